@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use ::rmcp::model::{Extensions, InputRequiredResult, InputResponses};
 use ::rmcp::service::{RequestContext, RoleServer};
-use guarded_fs::{Error, Result, Roots, Scope};
+use guarded_fs::host::{self, Scope};
+use guarded_fs::{Error, Result, Roots};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -95,7 +96,7 @@ impl Drop for EndOnDrop {
 
 impl RequestRoots {
     /// A number that rises with each step of the request's work: whenever the roots are
-    /// [asked](crate::Scope) whether they are over, such as when an operation begins and before
+    /// [asked](Scope) whether they are over, such as when an operation begins and before
     /// each entry of a walk. If it stays the same for long, the filesystem does not answer.
     #[must_use]
     pub fn steps(&self) -> u64 {
@@ -168,14 +169,14 @@ impl Guard {
             _ if stateless => None,
             // If client roots are ignored, the client's identity and capabilities do not matter.
             Err(_) if self.choices().client_roots == ClientRoots::Ignore => None,
-            session => Some(session.map_err(|error| error.logged(None))?),
+            session => Some(session.map_err(|error| host::log_refused(error, None))?),
         };
         let client = if let Some(session) = &session {
             session.client().clone()
         } else {
             let declared =
                 if stateless { declared(ctx) } else { Ok(ClientCapabilities::without_roots()) };
-            let declared = declared.map_err(|error| error.logged(None))?;
+            let declared = declared.map_err(|error| host::log_refused(error, None))?;
             let share = Arrival::share(&ctx.extensions);
             Arc::new(Client::new(self.clone(), declared, share))
         };
@@ -202,7 +203,7 @@ impl Guard {
             client,
             steps: AtomicU64::new(0),
         });
-        let roots = roots.in_scope(scope.clone());
+        let roots = host::in_scope(roots, scope.clone());
         let responses = input.responses;
         let request = Request { roots, scope, session, responses, must_list_again };
         Ok(RootsOutcome::Roots(RequestRoots { request: Arc::new(request) }))

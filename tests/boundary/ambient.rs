@@ -4,7 +4,8 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use mcp_roots_guard::{Access, Boundary, DirectoryOptions, ErrorKind, ListEntry, Roots};
+use guarded_fs::host;
+use mcp_roots_guard::{Access, Boundary, Deadline, DirectoryOptions, ErrorKind, ListEntry, Roots};
 
 use crate::support::code;
 use crate::support::tree::Tree;
@@ -93,7 +94,10 @@ fn a_rule_for_another_name_of_a_read_only_file_or_for_a_missing_directory_is_rec
         .build()
         .unwrap();
     let roots = boundary.allowed_roots();
-    assert_eq!((roots.rejected().len(), roots.without_rejected().rejected().len()), (1, 0));
+    // What the configuration rejects is for the operator.
+    let allowed = host::allowed(&boundary, |resolve| resolve());
+    assert_eq!((roots.rejected().len(), allowed.roots.rejected().len()), (1, 0));
+    assert_eq!(roots.iter().count(), allowed.roots.iter().count());
     for (path, holds) in
         [("other/conf", true), ("other/f", false), ("other", false), ("etc", true), ("mnt", true)]
     {
@@ -110,24 +114,25 @@ fn kept_roots_say_when_to_narrow_again() {
     let tree = Tree::new("file a/app/f = a; file b/app/f = b; link current -> a");
     let boundary =
         Boundary::builder().directory(tree.path("current"), Access::ReadOnly).build().unwrap();
-    let narrow = |text: &str| boundary.narrow([ListEntry::new(text)]);
     let app = tree.path("current/app").display().to_string();
-    let kept = narrow(&app).unwrap();
-    assert_eq!(kept.read("f", 9).unwrap(), b"a");
-    assert_eq!(kept.generation(), boundary.allowed_roots().generation());
+    let narrow = || host::narrow(&boundary, [ListEntry::new(&app)], &Deadline::default()).unwrap();
+    let allowed = || host::allowed(&boundary, |resolve| resolve());
+    let kept = narrow();
+    assert_eq!(kept.roots.read("f", 9).unwrap(), b"a");
+    assert_eq!(kept.generation, allowed().generation);
     // The path was resolved through the operator's symlink.
-    assert!(boundary.allowed_roots().is_provisional());
+    assert!(allowed().is_provisional);
     fs::remove_file(tree.path("current")).unwrap();
     symlink("b", tree.path("current")).unwrap();
     std::thread::sleep(mcp_roots_guard::limits::VERIFY_EVERY);
     // Nobody waits for the resolution.
     let mut started = None;
-    let before = boundary.allowed_roots_with(|resolve| started = Some(resolve));
-    assert_eq!(before.generation(), kept.generation());
-    assert_eq!(boundary.allowed_roots().generation(), kept.generation(), "the turn is taken");
+    let before = host::allowed(&boundary, |resolve| started = Some(resolve));
+    assert_eq!(before.generation, kept.generation);
+    assert_eq!(allowed().generation, kept.generation, "the turn is taken");
     started.unwrap()();
-    assert_ne!(boundary.allowed_roots().generation(), kept.generation());
-    assert_eq!(narrow(&app).unwrap().read("f", 9).unwrap(), b"b");
+    assert_ne!(allowed().generation, kept.generation);
+    assert_eq!(narrow().roots.read("f", 9).unwrap(), b"b");
 }
 
 #[test]
@@ -140,11 +145,9 @@ fn without_a_list_only_the_directories_that_are_always_in_force_are() {
     // A client's own roots give no more.
     let work = tree.path("work").display().to_string();
     let listed = boundary.narrow([ListEntry::new(&work)]).unwrap();
-    assert_eq!(
-        code(listed.always_in_force(&late).read(tree.path("work/f"), 9)),
-        Some("outside_roots")
-    );
-    let roots = boundary.allowed_roots().always_in_force(&late);
+    let always = host::always_in_force(&listed, &late);
+    assert_eq!(code(always.read(tree.path("work/f"), 9)), Some("outside_roots"));
+    let roots = host::always_in_force(&boundary.allowed_roots(), &late);
     assert_eq!(roots.read(tree.path("always/f"), 9).unwrap(), b"a");
     assert_eq!(code(roots.read(tree.path("work/f"), 9)), Some("outside_roots"));
     assert_eq!(code(roots.read("f", 9)), Some("late"));

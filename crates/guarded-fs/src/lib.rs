@@ -112,7 +112,7 @@
 //! that others read should copy fields by name. A field without a value is absent. All are texts,
 //! except the numbers `session` (unsigned) and `os_error` (signed):
 //!
-//! - `session`: the [number of the scope](Scope::number), in an MCP server that of the client's
+//! - `session`: the [number of the scope](host::Scope::number), in an MCP server that of the client's
 //!   session or of the request.
 //! - `operation`: `check`, `parse`, `open`, `open for writing`, `read`, `write`,
 //!   `create directory`, `list`, `walk`, `describe`, `set attribute of`, `remove`, `rename`,
@@ -158,6 +158,7 @@ mod roots;
 mod boundary;
 mod check;
 mod fs;
+pub mod host;
 #[cfg(feature = "schemars")]
 mod schema;
 
@@ -180,4 +181,4 @@ pub use fs::{
     OpenMode, Overwrite, ReadDir, Walk, WalkOptions, WriteOptions,
 };
 pub use path::{IntoLocation, Location, PROTECTED_DEFAULTS};
-pub use roots::{RejectedEntry, Root, Roots, Scope, StopHandle, WhyNone};
+pub use roots::{RejectedEntry, Root, Roots, StopHandle, WhyNone};

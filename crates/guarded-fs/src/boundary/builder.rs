@@ -272,10 +272,11 @@ impl BoundaryBuilder {
         let mut resolution = Resolution::new(&directories, &filesystem, self.policy.mounts);
         resolution.ensure_valid()?;
         check_access(&resolution.directories().collect::<Vec<_>>())?;
+        let configuration = resolution.into_configuration(&protected, self.policy, 0);
         Ok(Boundary {
             inner: Arc::new(Inner {
                 policy: self.policy,
-                allowed: Mutex::new(resolution.into_configuration(&protected, self.policy, 0)),
+                allowed: Mutex::new(Arc::new(configuration)),
                 protected,
                 filesystem,
                 resolved: Throttle::new(),

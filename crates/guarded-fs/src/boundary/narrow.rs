@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::Boundary;
 use super::listed::{UniqueRoots, system_aliases, writable};
+use super::resolved::ResolvedRoots;
 use crate::dir::{Access, Budget, Deadline, Stat};
 use crate::error::{Code, Error, Result};
 use crate::limits::{LIST_LOOKUPS, ROOT_LIST_BYTES, ROOT_LIST_ENTRIES};
@@ -107,21 +108,15 @@ impl Boundary {
         &self,
         entries: impl IntoIterator<Item: Into<ListEntry<'a>>>,
     ) -> Result<Roots> {
-        self.narrow_until(entries, &Deadline::default())
+        self.narrow_until(entries, &Deadline::default()).map(|resolved| resolved.roots)
     }
 
-    /// Like [`narrow`](Self::narrow), with another deadline, which can also cancel the resolution
-    /// from another thread.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`narrow`](Self::narrow), for this deadline.
-    pub fn narrow_until<'a>(
+    pub(crate) fn narrow_until<'a>(
         &self,
         entries: impl IntoIterator<Item: Into<ListEntry<'a>>>,
         deadline: &Deadline,
-    ) -> Result<Roots> {
-        let allowed = self.allowed_roots();
+    ) -> Result<ResolvedRoots> {
+        let ResolvedRoots { roots: allowed, generation, .. } = self.allowed(|resolve| resolve());
         let entries = bounded(entries.into_iter().map(Into::into), &allowed)?;
         // Defense: A client's list only narrows the allowed directories.
         let enclosing = if self.has_directories() {
@@ -150,7 +145,8 @@ impl Boundary {
                 return Err(Error::from(Code::TooCostly).with_text(text));
             }
         }
-        Ok(resolver.into_roots())
+        let is_provisional = resolver.is_provisional;
+        Ok(ResolvedRoots::new(resolver.into_roots(), generation, is_provisional))
     }
 }
 
@@ -346,11 +342,9 @@ impl ListResolver<'_> {
             policy: self.boundary.inner.policy,
             protected: allowed.shared_protected(),
             rejected: self.rejected.into(),
-            generation: allowed.generation(),
             allowed: Some(allowed.clone()),
             why_none,
             base,
-            is_provisional: self.is_provisional,
             ..Snapshot::new(roots, allowed.declared().cloned())
         })
     }
@@ -380,7 +374,7 @@ mod tests {
         let text = &format!("file://{}/l0", top.display());
         let resolve = |deadline: &Deadline| boundary.narrow_until([ListEntry::new(text)], deadline);
         let whole = Instant::now();
-        let rejected = resolve(&Deadline::default()).unwrap().rejected()[0].error().reason();
+        let rejected = resolve(&Deadline::default()).unwrap().roots.rejected()[0].error().reason();
         let whole = whole.elapsed();
         assert_eq!(rejected, Code::TooCostly);
         let ended_after = |_| {

@@ -238,7 +238,7 @@ impl ChangeSet {
     /// [`CommitError`], with the error of the change that failed: one of [`AtomicFile::commit`],
     /// [`remove_file`](Self::remove_file),
     /// [`remove_file_if_unchanged`](Self::remove_file_if_unchanged) or [`Roots::rename`], or that
-    /// of the [`Scope`](crate::Scope) of the roots, if it is over before the first change.
+    /// of the [scope](crate::host::Scope) of the roots, if it is over before the first change.
     pub fn commit(mut self) -> Result<(), CommitError> {
         let places: Vec<_> = self.changes.iter().map(Change::places).collect();
         // Nothing is changed if one of the files is not what its change expects.

@@ -31,7 +31,7 @@ pub use self::program::CHILD_ENVIRONMENT;
 use self::spawn::Task;
 use self::wait::Failure;
 
-use guarded_fs::{CheckedPath, Error, Result, Scope};
+use guarded_fs::{CheckedPath, Error, Result, host};
 
 use crate::confine::Confinement;
 use crate::limits::{CHILD_OUTPUT, CHILD_TIME};
@@ -204,8 +204,8 @@ impl ChildCommand {
     /// [`output_async`](Self::output_async) starts, calls it about every 50 ms, and the program is
     /// killed at most 20 ms later.
     ///
-    /// Roots in a [scope](guarded_fs::Roots::in_scope), such as those of a request, need no such
-    /// function, because the program is stopped when they end.
+    /// Roots that end, such as those of a request or [stoppable](guarded_fs::Roots::stoppable) ones,
+    /// need no such function, because the program is stopped when they do.
     pub fn stop_if(mut self, stop: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         self.stop = Some(Box::new(stop));
         self
@@ -265,7 +265,7 @@ impl ChildCommand {
         let (directory, name) = (self.directory.clone(), self.task.name.clone());
         move |ended| match ended {
             Ok(output) => {
-                directory.log_allowed("run", &name);
+                host::log_allowed(&directory, "run", &name);
                 Ok(output)
             }
             Err(Failure::Logged(error)) => Err(error),
@@ -275,8 +275,7 @@ impl ChildCommand {
 }
 
 fn refused(directory: &CheckedPath, error: Error, program: &OsStr) -> Error {
-    let scope = directory.roots().scope().map(Scope::number);
-    error.with_request("run", program).logged(scope)
+    error.with_request("run", program).logged(directory.roots())
 }
 
 /// Omits the environment, which can contain secrets.
