@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use ::rmcp::model::{Extensions, InputRequiredResult, InputResponses};
 use ::rmcp::service::{RequestContext, RoleServer};
 use guarded_fs::host::{self, Scope};
-use guarded_fs::{Error, Result, Roots};
+use guarded_fs::{Result, Roots};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -221,7 +221,7 @@ impl Guard {
     ///   client's `initialize`.
     pub fn session_of(&self, extensions: &Extensions) -> Result<Session> {
         let connection = Arrival::connection(extensions).ok_or_else(|| no_session(NOT_WRAPPED))?;
-        let session = connection.session.as_ref().map_err(Error::repeated)?.clone();
+        let session = connection.session.as_ref().map_err(host::repeated)?.clone();
         if !std::ptr::eq(session.client().guard.choices(), self.choices()) {
             return Err(no_session(
                 "the transport is wrapped by another guard: use the same guard or its clones",

@@ -33,7 +33,7 @@ mod observe;
 use std::fmt;
 use std::sync::Arc;
 
-use guarded_fs::{ErrorKind, Proof, Result, Roots};
+use guarded_fs::{ErrorKind, Proof, Result, Roots, host};
 use tokio::sync::watch;
 
 pub use self::guard::{ClientRoots, Guard, GuardBuilder};
@@ -318,7 +318,7 @@ impl Session {
     pub fn still_allows(&self, checked: &Proof) -> Result<()> {
         let roots = self.known_roots()?;
         roots.still_allows(checked).map_err(|error| match roots.failure() {
-            Some(failure) if error.kind() == ErrorKind::OutsideRoots => failure.repeated(),
+            Some(failure) if error.kind() == ErrorKind::OutsideRoots => host::repeated(failure),
             _ => error,
         })
     }

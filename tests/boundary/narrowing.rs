@@ -111,17 +111,17 @@ fn a_list_is_not_resolved_after_its_deadline() {
 /// What a program adds to its own errors is shown as the library shows its own.
 #[test]
 fn errors_of_a_program_have_a_request_and_a_detail() {
-    let error = Error::new(ErrorKind::ReadOnly, "turn_reads", "this turn only reads")
-        .with_raw_os_error(30)
+    let error = Error::new(ErrorKind::ReadOnly, "turn_reads", "this turn only reads");
+    let error = host::with_raw_os_error(error, 30)
         .with_operator_detail("turn 7")
         .with_request("format", "a\n.rs".as_ref());
     assert_eq!(error.to_string(), r#"format "a\n.rs": this turn only reads"#);
     assert_eq!(error.with_request("other", "b".as_ref()).to_string().matches("format").count(), 1);
-    let error = Error::new(ErrorKind::ReadOnly, "turn_reads", "this turn only reads")
-        .with_raw_os_error(30)
+    let error = Error::new(ErrorKind::ReadOnly, "turn_reads", "this turn only reads");
+    let error = host::with_raw_os_error(error, 30)
         .with_operator_detail("turn 7")
         .with_request("format", "a".as_ref());
-    let again = error.repeated();
+    let again = host::repeated(&error);
     assert_eq!(again.to_string(), "this turn only reads");
     assert_eq!((again.kind(), again.code()), (error.kind(), error.code()));
     assert_eq!((again.raw_os_error(), again.operator_detail()), (Some(30), Some("turn 7")));

@@ -9,6 +9,7 @@
 //! which they were released. **Any version may change it.**
 
 use std::ffi::OsStr;
+use std::io;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
@@ -93,4 +94,19 @@ pub fn log_allowed(proof: &Proof, operation: &'static str, request: &OsStr) {
 pub fn log_refused(error: Error, session: Option<NonZeroU64>) -> Error {
     events::refused(session, &error);
     error
+}
+
+/// Copies what another caller who waits for the same result needs: the kind, code, reason,
+/// [number](Error::raw_os_error) and operator's detail.
+#[must_use]
+pub fn repeated(error: &Error) -> Error {
+    error.repeated()
+}
+
+/// Sets the [number](Error::raw_os_error) of the operating system's error that caused this one,
+/// unless it is `None`. It also decides the kind of the [`io::Error`] that this error converts to.
+#[must_use]
+pub fn with_raw_os_error(error: Error, number: impl Into<Option<i32>>) -> Error {
+    let cause = number.into().map(io::Error::from_raw_os_error);
+    cause.into_iter().fold(error, Error::caused_by)
 }

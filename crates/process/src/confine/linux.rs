@@ -9,7 +9,9 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 
-use guarded_fs::{Access, Boundary, Error, ErrorKind, Proof, Result, Root, Roots, WritablePlaces};
+use guarded_fs::{
+    Access, Boundary, Error, ErrorKind, Proof, Result, Root, Roots, WritablePlaces, host,
+};
 use landlock::{
     ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, Errno,
     LandlockStatus, PathBeneath, RestrictSelfAttr as _, RestrictionStatus, Ruleset,
@@ -44,7 +46,7 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
         if error.kind() == ErrorKind::NotFound {
             rules.missing.push(path.clone());
         } else if error.code() != "duplicate" {
-            return Err(error.repeated().with_request("confine", path.as_os_str()));
+            return Err(host::repeated(error).with_request("confine", path.as_os_str()));
         }
     }
     let Rules { ruleset, paths, missing, .. } =
@@ -100,8 +102,8 @@ impl ChildConfinement {
             Ok((confined, filter))
         };
         let thread = thread::Builder::new().name("guarded-confine".into()).spawn(trial);
-        let thread =
-            thread.map_err(|error| kinds::busy().with_raw_os_error(error.raw_os_error()))?;
+        let busy = |error: io::Error| host::with_raw_os_error(kinds::busy(), error.raw_os_error());
+        let thread = thread.map_err(busy)?;
         let panicked = |_| kinds::panicked("the thread panicked");
         let (confined, filter) = thread.join().map_err(panicked)??;
         let gaps: Vec<_> = confined.not_enforced().collect();
