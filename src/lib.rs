@@ -183,7 +183,7 @@ pub use guarded_fs::{
     CommitError, ContentHash, Deadline, DirEntry, DirectoryOptions, Durability, Error, ErrorKind,
     Explanation, FileType, IntoLocation, ListEntry, Location, Metadata, OpenFile, OpenMode,
     Overwrite, PROTECTED_DEFAULTS, PlaceKey, Proof, ReadDir, RejectedEntry, Result, Root, Roots,
-    StopHandle, Walk, WalkOptions, WhyNone, WritablePlaces, WriteOptions,
+    StopHandle, Walk, WalkOptions, WhyNone, WriteOptions,
 };
 #[cfg(feature = "process")]
 #[doc(inline)]

@@ -172,7 +172,7 @@ pub mod internals {
     pub use crate::path::names::windows;
 }
 
-pub use boundary::{Boundary, BoundaryBuilder, DirectoryOptions, ListEntry, WritablePlaces};
+pub use boundary::{Boundary, BoundaryBuilder, DirectoryOptions, ListEntry};
 pub use check::{CheckedEntry, CheckedPath, Explanation, PlaceKey, Proof};
 pub use dir::{Access, Deadline, FileType, Metadata};
 pub use error::{Error, ErrorKind, Result};

@@ -19,14 +19,12 @@ mod resolved;
 mod configuration;
 mod narrow;
 mod builder;
-mod ambient;
 
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-pub use self::ambient::WritablePlaces;
 pub use self::builder::BoundaryBuilder;
 use self::configuration::{Configuration, Resolution};
 pub use self::directory::DirectoryOptions;
@@ -34,6 +32,8 @@ pub(crate) use self::listed::{UniqueRoots, shown};
 pub use self::narrow::ListEntry;
 pub use self::resolved::ResolvedRoots;
 use self::volumes::Filesystem;
+#[cfg(unix)]
+pub(crate) use self::volumes::filesystem_root;
 use crate::dir::{Access, Policy};
 use crate::path::protect::Pattern;
 #[cfg(doc)]

@@ -1,18 +1,26 @@
 //! What crates call that hand out roots to clients or run programs. Tools and servers need none of
-//! it: their types are at the crate root.
+//! it: what they use is at the crate root.
 //!
-//! - A crate that hands out roots keeps the [`ResolvedRoots`] of a client's list ([`narrow`]) or of
-//!   all clients ([`allowed`]), and gives each request those in its own [`Scope`] ([`in_scope`]).
-//!   Once the request or the session is over, nothing begins through them.
+//! - **Roots for clients.** A crate keeps the [`ResolvedRoots`] of a client's list ([`narrow`]) or
+//!   of the configuration ([`allowed`]), and gives each request these roots in a [`Scope`] of its
+//!   own ([`in_scope`]). Once the scope is over, nothing begins through them.
+//! - **Errors that several callers get**, or that the operating system caused: [`repeated`],
+//!   [`with_raw_os_error`].
+//! - **Events** for what other code did or refused: [`log_allowed`], [`log_refused`].
+//! - **Programs.** [`ProgramPaths`] says whether a tool can have written a program, and what a rule
+//!   of the kernel grants.
 //!
-//! It is for the crates of this repository, which depend on exactly the version of this crate with
-//! which they were released. **Any version may change it.**
+//! Only the crates of this repository call it, and they require exactly the version of this crate
+//! that was released with them. So **any version may change it**.
+
+mod program_paths;
 
 use std::ffi::OsStr;
 use std::io;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
+pub use self::program_paths::ProgramPaths;
 pub use crate::boundary::ResolvedRoots;
 use crate::boundary::{Boundary, ListEntry};
 use crate::check::Proof;

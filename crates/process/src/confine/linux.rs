@@ -9,9 +9,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 
-use guarded_fs::{
-    Access, Boundary, Error, ErrorKind, Proof, Result, Root, Roots, WritablePlaces, host,
-};
+use guarded_fs::host::{self, ProgramPaths};
+use guarded_fs::{Access, Boundary, Error, ErrorKind, Proof, Result, Root, Roots};
 use landlock::{
     ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, Errno,
     LandlockStatus, PathBeneath, RestrictSelfAttr as _, RestrictionStatus, Ruleset,
@@ -174,8 +173,8 @@ struct OpenExtra<'a> {
     file: File,
 }
 
-fn find<'a>(named: &'a Extra, writable: &WritablePlaces<'_>) -> Result<OpenExtra<'a>> {
-    let path = writable.resolve(&std::path::absolute(&named.path)?)?;
+fn find<'a>(named: &'a Extra, paths: &ProgramPaths<'_>) -> Result<OpenExtra<'a>> {
+    let path = paths.resolve(&std::path::absolute(&named.path)?)?;
     let file = open(CWD, &path, OFlags::NOFOLLOW)?;
     // If the names differ, a directory on the path has just become a symlink, or the file was
     // removed.
@@ -206,7 +205,8 @@ impl<'a> Rules<'a> {
             if_missing == IfMissing::Ignored && error.kind() == ErrorKind::RootUnavailable
         };
         let roots = self.roots;
-        roots.iter().try_fold(self, |rules, root| match roots.open_root_unguarded(root) {
+        let paths = ProgramPaths::new(roots, []);
+        roots.iter().try_fold(self, |rules, root| match paths.open_root(root) {
             Err(error) if is_ignored(&error) => Ok(rules),
             opened => opened
                 .and_then(|file| rules.with_root(root, &file.into()))
@@ -220,10 +220,10 @@ impl<'a> Rules<'a> {
         let own = extras.iter().filter(|extra| extra.access == ExtraAccess::ReadWrite);
         let own: Vec<_> = own.filter_map(|extra| extra.path.canonicalize().ok()).collect();
         let roots = self.roots;
-        let writable = roots.writable_places(own.iter().map(PathBuf::as_path));
+        let paths = ProgramPaths::new(roots, own.iter().map(PathBuf::as_path));
         for named in extras {
-            let found = match find(named, &writable) {
-                Ok(extra) => self.with_extra(extra),
+            let found = match find(named, &paths) {
+                Ok(extra) => self.with_extra(extra, &paths),
                 Err(error)
                     if named.missing != IfMissing::Refused
                         && error.kind() == ErrorKind::NotFound =>
@@ -251,13 +251,11 @@ impl<'a> Rules<'a> {
         Ok(self)
     }
 
-    fn with_extra(mut self, extra: OpenExtra<'_>) -> Result<Self> {
+    fn with_extra(mut self, extra: OpenExtra<'_>, paths: &ProgramPaths<'_>) -> Result<Self> {
         let OpenExtra { named, path, file } = extra;
         // Rules are cumulative, so a rule for the read-only directory or a parent would add its
         // access there. A writable extra inside it is granted, as a writable directory is.
-        if named.access == ExtraAccess::ReadWrite
-            && self.roots.read_only_at_or_below(&file, &path)?
-        {
+        if named.access == ExtraAccess::ReadWrite && paths.read_only_at_or_below(&file, &path)? {
             let text = "a writable path contains a read-only directory, or is one";
             return Err(Error::new(ErrorKind::InvalidConfiguration, "access_conflict", text));
         }

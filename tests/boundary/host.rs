@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use guarded_fs::host;
+use guarded_fs::host::{self, ProgramPaths};
 use mcp_roots_guard::{Access, Boundary, Deadline, DirectoryOptions, ErrorKind, ListEntry, Roots};
 
 use crate::support::code;
@@ -37,9 +37,9 @@ const TREE: &str = "file work/bin/tool = x; file docs/tool = x; file bin/tool = 
 fn what_tools_can_write_or_link_is_recognized() {
     let tree = Tree::new(TREE);
     for roots in snapshots(&tree) {
-        let writable = roots.writable_places([]);
-        let resolve = |path: &str| writable.resolve(&tree.path(path));
-        for (path, canonical, contained) in [
+        let paths = ProgramPaths::new(&roots, []);
+        let resolve = |path: &str| paths.resolve(&tree.path(path));
+        for (path, canonical, is_writable) in [
             ("bin/tool", "bin/tool", false),
             ("current/tool", "bin/tool", false),
             ("docs/tool", "docs/tool", false),
@@ -50,22 +50,22 @@ fn what_tools_can_write_or_link_is_recognized() {
         ] {
             let found = resolve(path).unwrap();
             assert_eq!(found, tree.path(canonical), "{path}");
-            assert_eq!(writable.contain(&found), contained, "{path}");
+            assert_eq!(paths.is_writable(&found), is_writable, "{path}");
         }
         assert_eq!(code(resolve("work/link")), Some("through_link"));
         assert_eq!(code(resolve("bin/twice")), Some("through_link"));
         assert_eq!(code(resolve("bin/none")), Some("not_found"));
         let upper = tree.path("WORK/bin/tool");
-        assert!(writable.contain(&upper), "a filesystem may treat the names as one");
+        assert!(paths.is_writable(&upper), "a filesystem may treat the names as one");
         let bin = tree.path("bin");
-        let with_bin = roots.writable_places([bin.as_path()]);
-        assert!(with_bin.contain(&tree.path("bin/tool")));
+        let with_bin = ProgramPaths::new(&roots, [bin.as_path()]);
+        assert!(with_bin.is_writable(&tree.path("bin/tool")));
         assert_eq!(code(with_bin.resolve(&tree.path("bin/in"))), Some("through_link"));
     }
     // Nothing is outside the filesystem root.
     let everything = Roots::from_dirs(["/"], Access::ReadWrite).unwrap();
-    let writable = everything.writable_places([]);
-    assert!(!writable.contain(&writable.resolve(&tree.path("work/link")).unwrap()));
+    let paths = ProgramPaths::new(&everything, []);
+    assert!(!paths.is_writable(&paths.resolve(&tree.path("work/link")).unwrap()));
 }
 
 #[test]
@@ -76,7 +76,8 @@ fn a_rule_for_a_path_around_a_read_only_directory_is_recognized() {
             let path = tree.path(path);
             let path = path.canonicalize().unwrap();
             let opened = fs::File::open(&path).unwrap();
-            let found = roots.read_only_at_or_below(&opened, &path).unwrap();
+            let found =
+                ProgramPaths::new(&roots, []).read_only_at_or_below(&opened, &path).unwrap();
             assert_eq!(found, holds, "{}", path.display());
         }
     }
@@ -103,7 +104,7 @@ fn a_rule_for_another_name_of_a_read_only_file_or_for_a_missing_directory_is_rec
     {
         let path = tree.path(path);
         let opened = fs::File::open(&path).unwrap();
-        let found = roots.read_only_at_or_below(&opened, &path).unwrap();
+        let found = ProgramPaths::new(&roots, []).read_only_at_or_below(&opened, &path).unwrap();
         assert_eq!(found, holds, "{}", path.display());
     }
 }
@@ -164,19 +165,27 @@ fn a_root_is_opened_only_as_what_it_is() {
     let paths = ["work", "single"].map(|name| tree.path(name));
     let roots = Roots::from_dirs(&paths, Access::ReadWrite).unwrap();
     for (root, path) in roots.iter().zip(&paths) {
-        let opened = fs::File::from(roots.open_root_unguarded(root).unwrap());
+        let opened = fs::File::from(ProgramPaths::new(&roots, []).open_root(root).unwrap());
         assert_eq!(opened.metadata().unwrap().ino(), fs::metadata(path).unwrap().ino());
     }
     // A root that is kept does not belong to other roots.
     let other = Roots::from_dirs([tree.path("other")], Access::ReadWrite).unwrap();
     for root in roots.iter() {
-        assert_eq!(code(other.open_root_unguarded(root)), Some("outside_roots"), "{root:?}");
+        assert_eq!(
+            code(ProgramPaths::new(&other, []).open_root(root)),
+            Some("outside_roots"),
+            "{root:?}"
+        );
     }
     for path in &paths {
         fs::rename(path, path.with_extension("moved")).unwrap();
         symlink(path.with_extension("moved"), path).unwrap();
     }
     for root in roots.iter() {
-        assert_eq!(code(roots.open_root_unguarded(root)), Some("root_unavailable"), "{root:?}");
+        assert_eq!(
+            code(ProgramPaths::new(&roots, []).open_root(root)),
+            Some("root_unavailable"),
+            "{root:?}"
+        );
     }
 }
