@@ -35,6 +35,7 @@
 //! The crate is synchronous, with no asynchronous runtime and no unsafe code. `guarded-process`
 //! runs programs in a checked directory and confines them. For servers of the Model Context
 //! Protocol, `mcp-roots-guard` adds the roots that their clients list, and re-exports this crate.
+//! What only such crates call is in [`host`], which any version may change.
 //!
 //! # What is guaranteed
 //!

@@ -231,8 +231,8 @@ impl Roots {
 
     /// Returns the same roots with a handle that stops them, for example when a user ends the turn
     /// of an agent. From then on, nothing begins through these roots or through what was made from
-    /// them: no operation, no change, no next entry of a walk. What is open stays open. The
-    /// table of [`Scope`](crate::host::Scope) says when each operation asks.
+    /// them: no operation, no change, no next entry of a walk. What is open stays open. The table of
+    /// [`Scope`] says when each operation asks.
     ///
     /// Roots that can end already, such as those of a request, then end with either.
     pub fn stoppable(self) -> (Self, StopHandle) {
