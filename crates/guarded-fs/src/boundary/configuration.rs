@@ -78,11 +78,11 @@ impl Resolution {
         let is_empty = directories.is_empty();
         let why_none = if is_empty { WhyNone::Unconfigured } else { WhyNone::Unavailable };
         let why_none = roots.is_empty().then_some(why_none);
+        let base = (!roots.is_empty()).then_some(0);
         let declared = (!self.declared.is_empty()).then(|| self.declared.into());
         let snapshot = Snapshot {
             policy,
             protected,
-            base: (!roots.is_empty()).then_some(0),
             planned: directories
                 .iter()
                 .filter_map(|it| Some((it.planned()?.to_owned(), it.options.access)))
@@ -91,11 +91,11 @@ impl Resolution {
             ..Snapshot::new(roots, declared)
         };
         let is_provisional = directories.iter().any(|directory| !directory.is_settled());
-        let allowed = Roots::from(snapshot.clone());
+        let allowed = Roots::from(snapshot.clone()).with_base_number(base);
         let rejected = rejected.into_iter().flatten().collect();
         Configuration {
             directories,
-            roots: Roots::from(Snapshot { rejected, ..snapshot }),
+            roots: Roots::from(Snapshot { rejected, ..snapshot }).with_base_number(base),
             allowed: ResolvedRoots::new(allowed, generation, is_provisional),
         }
     }

@@ -344,9 +344,9 @@ impl ListResolver<'_> {
             rejected: self.rejected.into(),
             allowed: Some(allowed.clone()),
             why_none,
-            base,
             ..Snapshot::new(roots, allowed.declared().cloned())
         })
+        .with_base_number(base)
     }
 }
 

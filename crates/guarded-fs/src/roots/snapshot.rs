@@ -25,6 +25,7 @@ use crate::roots::{RejectedEntry, Root, Scope, StopHandle};
 #[derive(Clone)]
 pub struct Roots {
     snapshot: Arc<Snapshot>,
+    /// The root at which relative requests start.
     base: Option<usize>,
     scope: Option<Arc<dyn Scope>>,
 }
@@ -42,8 +43,6 @@ pub(crate) struct Snapshot {
     /// For a client's roots, all allowed directories. None may be removed through them.
     pub(crate) allowed: Option<Roots>,
     pub(crate) why_none: Option<WhyNone>,
-    /// The root at which relative requests start.
-    pub(crate) base: Option<usize>,
     pub(crate) failure: Option<Arc<Error>>,
 }
 
@@ -154,8 +153,8 @@ impl Roots {
         }
     }
 
-    pub(crate) fn with_base_number(&self, base: Option<usize>) -> Self {
-        Self { base, ..self.clone() }
+    pub(crate) fn with_base_number(self, base: Option<usize>) -> Self {
+        Self { base, ..self }
     }
 
     pub(crate) fn always_in_force(&self, failure: &Error) -> Self {
@@ -280,10 +279,10 @@ impl Roots {
             policy: own.policy,
             protected: own.protected.clone(),
             allowed: Some(own.allowed.as_ref().unwrap_or(self).without_scope()),
-            base,
             failure,
             ..Snapshot::new(roots, own.declared.clone())
-        });
+        })
+        .with_base_number(base);
         // Defense: Narrowed roots end with the request that they came from.
         Self { scope: self.scope.clone(), ..narrowed }
     }
@@ -395,7 +394,7 @@ impl Roots {
 
 impl From<Snapshot> for Roots {
     fn from(snapshot: Snapshot) -> Self {
-        Self { base: snapshot.base, snapshot: Arc::new(snapshot), scope: None }
+        Self { base: None, snapshot: Arc::new(snapshot), scope: None }
     }
 }
 
