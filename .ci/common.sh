@@ -57,7 +57,7 @@ for_target() {
 }
 
 # The directories that decide requests, in crates/guarded-fs/src and in src. .ci/coverage and
-# .ci/mutants apply to every file in them. The mutants in the second list are tested with the rmcp adapter's tests and the slow tests
-# of sessions.
-sync_modules=(path dir roots boundary check)
+# .ci/mutants apply to every file in them. The mutants in the second list are tested with the rmcp
+# adapter's tests and the slow tests of sessions.
+sync_modules=(path dir roots boundary check host)
 async_modules=(session rmcp)

@@ -56,8 +56,8 @@
 //!
 //! All of this is in the crate [`guarded_fs`](https://docs.rs/guarded-fs), which is synchronous and
 //! knows nothing about clients. A program without MCP depends on it alone. Its examples also work
-//! with `mcp-roots-guard`, which re-exports its names. On top of it, a [`Guard`] creates a
-//! [`Session`] for each client. [`Session::roots`] returns the roots in force for a request, from
+//! with `mcp-roots-guard`, which re-exports its names, except those of `guarded_fs::host`. On top of
+//! it, a [`Guard`] creates a [`Session`] for each client. [`Session::roots`] returns the roots in force for a request, from
 //! the cache or by asking the client through a [`RootsSource`]. A [`Revision`] converts an
 //! [`Error`] to a tool result or a JSON-RPC error.
 //!
@@ -184,7 +184,7 @@ pub use guarded_fs::{
     CommitError, ContentHash, Deadline, DirEntry, DirectoryOptions, Durability, Error, ErrorKind,
     Explanation, FileType, IntoLocation, ListEntry, Location, Metadata, OpenFile, OpenMode,
     PROTECTED_DEFAULTS, PlaceKey, Precondition, Proof, ReadDir, RejectedEntry, Result, Root, Roots,
-    Scope, StopHandle, Walk, WalkOptions, WhyNone, WritablePlaces, WriteMethod, WriteOptions,
+    StopHandle, Walk, WalkOptions, WhyNone, WriteMethod, WriteOptions,
 };
 #[cfg(feature = "process")]
 #[doc(inline)]

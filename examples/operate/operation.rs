@@ -5,8 +5,10 @@
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 
+use guarded_fs::host;
 use mcp_roots_guard::{
-    Attribute, CheckedEntry, DirEntry, Error, Precondition, Root, Roots, WalkOptions, WriteOptions,
+    Attribute, CheckedEntry, DirEntry, Error, ErrorKind, Precondition, Root, Roots, WalkOptions,
+    WriteOptions,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -228,7 +230,7 @@ impl Performer {
         Ok(match operation {
             Operation::Roots {} => {
                 let unknown = Error::new(ErrorKind::Other("unknown"), "unknown", "no list");
-                let always = roots.always_in_force(&unknown);
+                let always = host::always_in_force(roots, &unknown);
                 let always: Vec<_> = always.iter().map(Root::path).collect();
                 let of = |root: &Root| of_root(root, always.contains(&root.path()));
                 json!({"roots": roots.iter().map(of).collect::<Value>()})

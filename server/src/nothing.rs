@@ -1,6 +1,6 @@
 //! Clients that can access nothing: why, and what can be done.
 
-use mcp_roots_guard::{Error, ErrorKind, Roots, Scope, WhyNone};
+use mcp_roots_guard::{Error, ErrorKind, Roots, WhyNone};
 
 /// Refuses a request if no directory is in force. The model reads why and what helps.
 ///
@@ -24,7 +24,7 @@ pub(crate) fn ensure_any(roots: &Roots) -> Result<(), Error> {
         _ => "nothing can be accessed, because none of the server's directories is there",
     };
     let refused = Error::new(ErrorKind::Other(NOTHING_IN_FORCE), NOTHING_IN_FORCE, text);
-    Err(refused.logged(roots.scope().map(Scope::number)))
+    Err(refused.logged(roots))
 }
 
 /// The kind and the code of the refusal.

@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use ::rmcp::model::{Extensions, InputRequiredResult, InputResponses};
 use ::rmcp::service::{RequestContext, RoleServer};
-use guarded_fs::{Error, Result, Roots, Scope};
+use guarded_fs::host::{self, Scope};
+use guarded_fs::{Result, Roots};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -168,14 +169,14 @@ impl Guard {
             _ if stateless => None,
             // If client roots are ignored, the client's identity and capabilities do not matter.
             Err(_) if self.choices().client_roots == ClientRoots::Ignore => None,
-            session => Some(session.map_err(|error| error.logged(None))?),
+            session => Some(session.map_err(|error| host::log_refused(error, None))?),
         };
         let client = if let Some(session) = &session {
             session.client().clone()
         } else {
             let declared =
                 if stateless { declared(ctx) } else { Ok(ClientCapabilities::without_roots()) };
-            let declared = declared.map_err(|error| error.logged(None))?;
+            let declared = declared.map_err(|error| host::log_refused(error, None))?;
             let share = Arrival::share(&ctx.extensions);
             Arc::new(Client::new(self.clone(), declared, share))
         };
@@ -202,7 +203,7 @@ impl Guard {
             client,
             steps: AtomicU64::new(0),
         });
-        let roots = roots.in_scope(scope.clone());
+        let roots = host::in_scope(roots, scope.clone());
         let responses = input.responses;
         let request = Request { roots, scope, session, responses, must_list_again };
         Ok(RootsOutcome::Roots(RequestRoots { request: Arc::new(request) }))
@@ -220,7 +221,7 @@ impl Guard {
     ///   client's `initialize`.
     pub fn session_of(&self, extensions: &Extensions) -> Result<Session> {
         let connection = Arrival::connection(extensions).ok_or_else(|| no_session(NOT_WRAPPED))?;
-        let session = connection.session.as_ref().map_err(Error::repeated)?.clone();
+        let session = connection.session.as_ref().map_err(host::repeated)?.clone();
         if !std::ptr::eq(session.client().guard.choices(), self.choices()) {
             return Err(no_session(
                 "the transport is wrapped by another guard: use the same guard or its clones",

@@ -230,14 +230,13 @@ impl RequestRoots {
         W: FnOnce(Self) -> Result<T, HandlerError> + Send + 'static,
     {
         let (roots, client) = (self.clone(), &self.request.scope.client);
-        let session = Some(client.id);
         let work = move || {
             // Defense: Work that waited for a thread begins only with roots in force.
-            roots.ensure_usable().map_err(|error| error.logged(session))?;
+            roots.ensure_usable().map_err(|error| error.logged(&roots))?;
             work(roots)
         };
         let done = self.unless_stalled(client.guard.slots().work(&client.share, work)).await;
-        done.map_err(|error| error.logged(session))?.map_err(|_| panicked())?
+        done.map_err(|error| error.logged(self))?.map_err(|_| panicked())?
     }
 }
 

@@ -53,11 +53,11 @@ impl SnapshotCache {
 /// Estimates the heap memory of an entry, in bytes. `tests/session/memory.rs` compares it with an
 /// allocator's count.
 fn weight(cached: &CacheEntry) -> u32 {
-    let CacheEntry { roots, list, .. } = cached;
+    let CacheEntry { resolved, list, .. } = cached;
     let listed = list.roots.iter().map(|entry| {
         size_of::<RootEntry>() + entry.uri.len() + entry.name.as_ref().map_or(0, String::len)
     });
-    let bytes = CACHE_ENTRY_BYTES + roots.heap_size() + listed.sum::<usize>();
+    let bytes = CACHE_ENTRY_BYTES + resolved.weight + listed.sum::<usize>();
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
@@ -68,7 +68,7 @@ mod tests {
     use crate::session::Guard;
     use crate::session::epoch::Epoch;
     use crate::wire::ListRootsResult;
-    use guarded_fs::Boundary;
+    use guarded_fs::{Boundary, Deadline, host};
 
     const MINUTE: Duration = Duration::from_secs(60);
 
@@ -78,10 +78,10 @@ mod tests {
         let cache = SnapshotCache::new(MINUTE);
         let list = Arc::new(ListRootsResult::from_uris(uris));
         let boundary = Boundary::any_listed().build().unwrap();
-        let roots = boundary.narrow(&list.roots).unwrap();
+        let resolved = host::narrow(&boundary, &list.roots, &Deadline::default()).unwrap();
         let as_of = Guard::new(boundary).current();
         let epoch = Arc::new(Epoch::new(NonZeroU64::MIN, "".into()));
-        let one = CacheEntry { epoch, expires: as_of.now + MINUTE, list, roots, as_of };
+        let one = CacheEntry { epoch, expires: as_of.now + MINUTE, list, resolved, as_of };
         let (each, one) = (u64::from(weight(&one)), Arc::new(one));
         for _ in 0..2 * CACHE_BYTES / each {
             cache.insert(Guard::next_session_id(), one.clone());

@@ -4,7 +4,8 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-use guarded_fs::{Result, Scope};
+use guarded_fs::Result;
+use guarded_fs::host::Scope;
 
 use crate::session::errors::{CHANGED, roots_stale, session_closed};
 use crate::session::runtime::AtomicU8;

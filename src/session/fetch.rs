@@ -8,6 +8,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
+use guarded_fs::host::{self, ResolvedRoots};
 use guarded_fs::{Deadline, Error, ErrorKind, Result, Roots};
 use tokio::sync::watch;
 
@@ -27,7 +28,7 @@ pub(crate) struct Client {
     pub(crate) id: NonZeroU64,
     pub(crate) guard: Guard,
     pub(crate) declared: ClientCapabilities,
-    /// The [share](crate::Scope::share) that its work is charged to: one for all clients with the
+    /// The [share](host::Scope::share) that its work is charged to: one for all clients with the
     /// same `rmcp::ClientKey`.
     pub(crate) share: Arc<str>,
     state: Mutex<State>,
@@ -72,19 +73,19 @@ impl Client {
     /// none, or if the client did not cause it.
     fn always_roots(&self, error: Error) -> Result<RootsInForce> {
         if is_guards(&error) {
-            return Err(error.logged(Some(self.id)));
+            return Err(self.log_refused(error));
         }
         // The session may have been closed in the meantime.
-        let epoch = self.epoch().map_err(|closed| closed.logged(Some(self.id)))?;
+        let epoch = self.epoch().map_err(|closed| self.log_refused(closed))?;
         let roots = self.always_despite(&error);
         if roots.iter().len() == 0 {
-            return Err(error.logged(Some(self.id)));
+            return Err(self.log_refused(error));
         }
         Ok(RootsInForce { roots, epoch })
     }
 
     fn always_despite(&self, failure: &Error) -> Roots {
-        self.guard.allowed_roots().always_in_force(failure)
+        host::always_in_force(&self.guard.allowed().roots, failure)
     }
 
     /// The roots of a list that came with the request itself.
@@ -95,11 +96,12 @@ impl Client {
         let resolved = match (self.without_list(), sent) {
             (Some(without), _) => self.roots_without(without),
             (None, Ok(list)) => {
-                let epoch = self.epoch().map_err(|closed| closed.logged(Some(self.id)))?;
+                let epoch = self.epoch().map_err(|closed| self.log_refused(closed))?;
                 let deadline = Instant::now() + self.guard.choices().fetch_limit;
                 let resolved = self.resolve(Arc::new(list), deadline).await;
-                let resolved = resolved.inspect(|roots| self.log_fetched(roots, 1));
-                resolved.map(|roots| RootsInForce { roots, epoch })
+                let roots = resolved.map(|resolved| resolved.roots);
+                let roots = roots.inspect(|roots| self.log_fetched(roots, 1));
+                roots.map(|roots| RootsInForce { roots, epoch })
             }
             (None, Err(error)) => Err(error),
         };
@@ -111,7 +113,7 @@ impl Client {
     pub(crate) fn known_roots(&self, unknown: &Error) -> Result<RootsInForce> {
         let epoch = self.epoch()?;
         let roots = match (self.without_list(), self.valid()) {
-            (Some(true), _) => self.guard.allowed_roots(),
+            (Some(true), _) => self.guard.allowed().roots,
             (Some(false), _) => self.always_despite(&roots_unsupported()),
             (None, Some(cached)) => return Ok(RootsInForce::of_list(&cached)),
             // Defense: A list that is not known grants nothing.
@@ -131,7 +133,7 @@ impl Client {
     fn roots_without(&self, are_allowed: bool) -> Result<RootsInForce> {
         let epoch = self.epoch()?;
         if are_allowed {
-            Ok(RootsInForce { roots: self.guard.allowed_roots(), epoch })
+            Ok(RootsInForce { roots: self.guard.allowed().roots, epoch })
         } else {
             Err(roots_unsupported())
         }
@@ -180,7 +182,11 @@ impl Client {
         step
     }
 
-    async fn resolve(&self, list: Arc<ListRootsResult>, deadline: Instant) -> Result<Roots> {
+    async fn resolve(
+        &self,
+        list: Arc<ListRootsResult>,
+        deadline: Instant,
+    ) -> Result<ResolvedRoots> {
         self.epoch()?;
         let guard = self.guard.clone();
         let resolved_until = Deadline::at(std_instant(deadline));
@@ -235,6 +241,11 @@ impl Client {
         }
     }
 
+    /// Reports a refusal of this client's request to the operator.
+    pub(crate) fn log_refused(&self, error: Error) -> Error {
+        host::log_refused(error, Some(self.id))
+    }
+
     fn log_fetched(&self, roots: &Roots, pages: usize) {
         events::fetched(self.id, roots.iter().len(), roots.rejected().len(), pages);
         self.log_roots(roots);
@@ -258,11 +269,11 @@ pub(crate) struct RootsInForce {
 
 impl RootsInForce {
     fn of_list(cached: &CacheEntry) -> Self {
-        Self { roots: cached.roots.clone(), epoch: cached.epoch.clone() }
+        Self { roots: cached.resolved.roots.clone(), epoch: cached.epoch.clone() }
     }
 
     pub(crate) fn in_session(self) -> Roots {
-        self.roots.in_scope(self.epoch)
+        host::in_scope(self.roots, self.epoch)
     }
 }
 
@@ -298,10 +309,10 @@ impl Leader<'_> {
         }
         let work = async {
             if let Some(cached) = again {
-                let roots = client.resolve(cached.list.clone(), deadline).await?;
-                events::resolved_again(client.id, roots.iter().len());
-                client.log_roots(&roots);
-                return Ok(cached.resolved_again(roots, requested));
+                let resolved = client.resolve(cached.list.clone(), deadline).await?;
+                events::resolved_again(client.id, resolved.roots.iter().len());
+                client.log_roots(&resolved.roots);
+                return Ok(cached.resolved_again(resolved, requested));
             }
             // Defense: A client that never answers is not waited for after the deadline.
             let (list, pages) =
@@ -309,11 +320,11 @@ impl Leader<'_> {
             let list = Arc::new(list);
             let guard_number = requested.guard_number;
             let as_of = Current { guard_number, ..client.guard.current() };
-            let roots = client.resolve(list.clone(), deadline).await?;
-            client.log_fetched(&roots, pages);
+            let resolved = client.resolve(list.clone(), deadline).await?;
+            client.log_fetched(&resolved.roots, pages);
             let (epoch, expires) =
                 (self.fetch.epoch.clone(), requested.now + client.time_to_live());
-            Ok(CacheEntry { epoch, expires, list, roots, as_of })
+            Ok(CacheEntry { epoch, expires, list, resolved, as_of })
         };
         match run_until_stopped(self.fetch.end.wait(), work).await {
             None => Ok(self.fetch.end.wait().await.clone()),

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use guarded_fs::{Boundary, Deadline, Error, ErrorKind, Result, Roots, WhyNone};
+use guarded_fs::host::{self, ResolvedRoots};
+use guarded_fs::{Boundary, Deadline, Error, ErrorKind, Result, WhyNone};
 use tokio::runtime::Handle;
 
 use crate::limits::{FETCH_LIMIT, LONGEST_TIME, MOST_WORK, SESSIONS, TIME_TO_LIVE, WORK};
@@ -264,30 +265,33 @@ impl Guard {
     pub(crate) fn current(&self) -> Current {
         Current {
             now: Instant::now(),
-            generation: self.allowed_roots().generation(),
+            generation: self.allowed().generation,
             guard_number: self.inner.number.load(Ordering::Relaxed),
         }
     }
 
     /// The allowed directories as last resolved. If it is due, a job resolves the configured paths
     /// again. Nobody waits for it, because a path can hang.
-    pub(crate) fn allowed_roots(&self) -> Roots {
-        self.boundary().allowed_roots_with(|resolve| self.slots().start(resolve))
+    pub(crate) fn allowed(&self) -> ResolvedRoots {
+        host::allowed(self.boundary(), |resolve| self.slots().start(resolve))
     }
 
     /// The roots of a client's list. Blocks, but not for resolving the configured paths again.
-    pub(crate) fn roots_of(&self, list: &ListRootsResult, deadline: &Deadline) -> Result<Roots> {
+    pub(crate) fn roots_of(
+        &self,
+        list: &ListRootsResult,
+        deadline: &Deadline,
+    ) -> Result<ResolvedRoots> {
         let choices = self.choices();
         // Narrowing receives no names.
         list.is_bounded()?;
         // Takes the turn to resolve the configured paths, so that narrowing does not.
-        let allowed = self.allowed_roots();
+        let allowed = self.allowed();
         if list.roots.is_empty() && choices.client_roots == ClientRoots::NarrowIfListed {
-            // The client learns nothing of the configuration's own rejected directories.
-            return Ok(allowed.without_rejected());
+            return Ok(allowed);
         }
         let entries = list.roots.iter().map(|entry| entry.to_list_entry(choices.bare_paths));
-        choices.boundary.narrow_until(entries, deadline)
+        host::narrow(&choices.boundary, entries, deadline)
     }
 
     pub(crate) fn register_session(&self) -> Result<()> {

@@ -33,7 +33,7 @@ mod observe;
 use std::fmt;
 use std::sync::Arc;
 
-use guarded_fs::{ErrorKind, Proof, Result, Roots};
+use guarded_fs::{ErrorKind, Proof, Result, Roots, host};
 use tokio::sync::watch;
 
 pub use self::guard::{ClientRoots, Guard, GuardBuilder};
@@ -258,7 +258,7 @@ impl Session {
         W: FnOnce() -> Result<T> + Send + 'static,
     {
         let client = self.client().clone();
-        client.epoch().map_err(|error| error.logged(Some(client.id)))?;
+        client.epoch().map_err(|error| client.log_refused(error))?;
         let work = move || {
             // While the work waited for a slot, the session may have been closed.
             client.epoch()?;
@@ -266,7 +266,7 @@ impl Session {
         };
         let client = self.client();
         let done = client.guard.slots().work(&client.share, work).await;
-        done.map_err(|error| error.logged(Some(client.id)))?
+        done.map_err(|error| client.log_refused(error))?
             .unwrap_or_else(|_| Err(kinds::panicked("the work panicked")))
     }
 
@@ -277,8 +277,9 @@ impl Session {
     ///
     /// The change takes effect before this method returns. The client is not contacted, because a
     /// server may send requests only while it is handling a request. Nothing begins any longer
-    /// through [`Roots`] that a request obtained from the withdrawn list, as [`Scope`](crate::Scope)
-    /// says: the request is refused ([`ROOTS_STALE`](crate::kinds::ROOTS_STALE)).
+    /// through [`Roots`] that a request obtained from the withdrawn list: the request is refused
+    /// ([`ROOTS_STALE`](crate::kinds::ROOTS_STALE)). The table of
+    /// [`Scope`](guarded_fs::host::Scope) says when each operation asks.
     pub fn list_changed(&self) {
         if self.client().change() {
             events::changed(self.client().id);
@@ -317,7 +318,7 @@ impl Session {
     pub fn still_allows(&self, checked: &Proof) -> Result<()> {
         let roots = self.known_roots()?;
         roots.still_allows(checked).map_err(|error| match roots.failure() {
-            Some(failure) if error.kind() == ErrorKind::OutsideRoots => failure.repeated(),
+            Some(failure) if error.kind() == ErrorKind::OutsideRoots => host::repeated(failure),
             _ => error,
         })
     }
@@ -344,7 +345,7 @@ impl Session {
             return RootsState::Unsupported;
         }
         match client.valid() {
-            Some(cached) if cached.roots.why_none().is_some() => RootsState::Empty,
+            Some(cached) if cached.resolved.roots.why_none().is_some() => RootsState::Empty,
             Some(_) => RootsState::Available,
             None => client.failure().map_or(RootsState::Stale, RootsState::Failed),
         }

@@ -5,7 +5,8 @@
 
 use std::sync::{Arc, Weak};
 
-use guarded_fs::{Error, ErrorKind, Result, Roots, Scope as _};
+use guarded_fs::host::{self, ResolvedRoots, Scope as _};
+use guarded_fs::{Error, ErrorKind, Result};
 use tokio::sync::SetOnce;
 
 use crate::limits::{BACK_OFF, BACK_OFF_MOST, STALLED, SYMLINKED_LIST_TTL};
@@ -21,7 +22,7 @@ pub(crate) struct CacheEntry {
     pub(crate) epoch: Arc<Epoch>,
     pub(crate) expires: Instant,
     pub(crate) list: Arc<ListRootsResult>,
-    pub(crate) roots: Roots,
+    pub(crate) resolved: ResolvedRoots,
     /// The guard's number when the list was requested, and the time at which it began to be
     /// resolved.
     pub(crate) as_of: Current,
@@ -58,24 +59,24 @@ impl CacheEntry {
         }
         // The filesystem decided about an entry, and a symlink may lead elsewhere by now. The result
         // of an empty list depends on the configured paths alone.
-        let is_old = self.roots.is_provisional()
+        let is_old = self.resolved.is_provisional
             && !self.list.roots.is_empty()
             && current.now >= self.as_of.now + SYMLINKED_LIST_TTL;
         // Defense: After the allowed directories have changed, the list is resolved again.
-        if is_old || self.roots.generation() != current.generation {
+        if is_old || self.resolved.generation != current.generation {
             Validity::ResolveAgain
         } else {
             Validity::Valid
         }
     }
 
-    pub(crate) fn resolved_again(&self, roots: Roots, now: Current) -> Self {
+    pub(crate) fn resolved_again(&self, resolved: ResolvedRoots, now: Current) -> Self {
         let as_of = Current { guard_number: self.as_of.guard_number, ..now };
         Self {
             epoch: self.epoch.clone(),
             expires: self.expires,
             list: self.list.clone(),
-            roots,
+            resolved,
             as_of,
         }
     }
@@ -159,7 +160,7 @@ impl State {
         }
         if let Some(failure) = self.failure.as_ref().filter(|last| current.now < last.until) {
             // Defense: A client that failed is not asked again until its back-off has passed.
-            return Err(failure.error.repeated());
+            return Err(host::repeated(&failure.error));
         }
         let fetch = Arc::new(Fetch { epoch, until: deadline, end: SetOnce::new() });
         let replaced = self.fetch.replace(fetch.clone());
@@ -191,7 +192,7 @@ impl State {
         let earlier = self.failure.as_ref().map_or(0, |last| last.times);
         let back_off = BACK_OFF_MOST.min(BACK_OFF * 2_u32.saturating_pow(earlier));
         let (times, until) = (earlier.saturating_add(1), now + back_off);
-        self.failure = Some(Box::new(Failure { error: error.repeated(), times, until }));
+        self.failure = Some(Box::new(Failure { error: host::repeated(error), times, until }));
         true
     }
 
@@ -246,7 +247,7 @@ impl Fetch {
 mod tests {
     use std::time::Duration;
 
-    use guarded_fs::Access;
+    use guarded_fs::{Access, Boundary};
 
     use super::*;
 
@@ -273,11 +274,12 @@ mod tests {
 
     fn list(fetch: &Fetch, now: Instant) -> Arc<CacheEntry> {
         let directory = tempfile::tempdir().unwrap();
+        let boundary = Boundary::builder().directory(directory.path(), Access::ReadWrite);
         Arc::new(CacheEntry {
             epoch: fetch.epoch.clone(),
             expires: now + MINUTE,
             list: Arc::default(),
-            roots: Roots::from_dirs([directory.path()], Access::ReadWrite).unwrap(),
+            resolved: host::allowed(&boundary.build().unwrap(), |resolve| resolve()),
             as_of: current(now),
         })
     }

@@ -1,7 +1,7 @@
 //! From configuration and client lists to the roots in force.
 
 #[cfg(unix)]
-pub(crate) mod ambient;
+pub(crate) mod host;
 #[cfg(unix)]
 pub(crate) mod deployments;
 #[cfg(unix)]

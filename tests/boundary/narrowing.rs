@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use guarded_fs::host;
 use mcp_roots_guard::{
     Access, Boundary, Deadline, Error, ErrorKind, ListEntry, ListRootsResult, RootEntry, Roots,
     limits,
@@ -59,7 +60,9 @@ fn a_clients_list_gives_the_same_roots() {
     let tree = Tree::new("dir op/a; dir op/b/c; link op/l -> b; dir other");
     let uris = ["op/l/c", "op/a", "other", "op", "op/missing"].map(|name| tree.uri(name));
     let boundary = boundary(&tree);
-    let listed = boundary.narrow(&ListRootsResult::from_uris(uris.clone()).roots).unwrap();
+    let list = ListRootsResult::from_uris(uris.clone());
+    let resolved = host::narrow(&boundary, &list.roots, &Deadline::default()).unwrap();
+    let (listed, generation) = (resolved.roots, resolved.generation);
     let entries = uris.iter().map(|uri| ListEntry::uri(uri));
     let narrowed = boundary.narrow(entries).unwrap();
     assert_eq!(paths(&narrowed), paths(&listed));
@@ -68,9 +71,13 @@ fn a_clients_list_gives_the_same_roots() {
         roots.rejected().iter().map(one).collect::<Vec<_>>()
     };
     assert_eq!(rejected(&narrowed), rejected(&listed));
-    assert_eq!(narrowed.heap_size(), listed.heap_size());
-    let none = boundary.narrow(&[] as &[RootEntry]).unwrap();
-    assert!(narrowed.heap_size() > none.heap_size());
+    // Without a configured symlink, the allowed directories never change. A symlink of the list and
+    // an entry outside can.
+    assert_eq!((generation, resolved.is_provisional), (0, true));
+    let none: &[RootEntry] = &[];
+    let none = host::narrow(&boundary, none, &Deadline::default()).unwrap();
+    assert!(!none.is_provisional);
+    assert!(resolved.weight > none.weight);
 }
 
 /// A list from a model can have any length.
@@ -95,7 +102,7 @@ fn a_list_is_not_resolved_after_its_deadline() {
     let cancelled = Deadline::default();
     cancelled.clone().cancel();
     for deadline in [Deadline::at(Instant::now()), cancelled] {
-        let error = boundary(&tree).narrow_until([ListEntry::new(&a)], &deadline).unwrap_err();
+        let error = host::narrow(&boundary(&tree), [ListEntry::new(&a)], &deadline).unwrap_err();
         assert_eq!((error.kind(), error.code()), (ErrorKind::TooCostly, "too_costly"));
     }
 }
@@ -103,17 +110,17 @@ fn a_list_is_not_resolved_after_its_deadline() {
 /// What a program adds to its own errors is shown as the library shows its own.
 #[test]
 fn errors_of_a_program_have_a_request_and_a_detail() {
-    let error = Error::new(ErrorKind::ReadOnly, "turn_reads", "this turn only reads")
-        .with_raw_os_error(30)
+    let error = Error::new(ErrorKind::ReadOnly, "turn_reads", "this turn only reads");
+    let error = host::with_raw_os_error(error, 30)
         .with_operator_detail("turn 7")
         .with_request("format", "a\n.rs".as_ref());
     assert_eq!(error.to_string(), r#"format "a\n.rs": this turn only reads"#);
     assert_eq!(error.with_request("other", "b".as_ref()).to_string().matches("format").count(), 1);
-    let error = Error::new(ErrorKind::ReadOnly, "turn_reads", "this turn only reads")
-        .with_raw_os_error(30)
+    let error = Error::new(ErrorKind::ReadOnly, "turn_reads", "this turn only reads");
+    let error = host::with_raw_os_error(error, 30)
         .with_operator_detail("turn 7")
         .with_request("format", "a".as_ref());
-    let again = error.repeated();
+    let again = host::repeated(&error);
     assert_eq!(again.to_string(), "this turn only reads");
     assert_eq!((again.kind(), again.code()), (error.kind(), error.code()));
     assert_eq!((again.raw_os_error(), again.operator_detail()), (Some(30), Some("turn 7")));

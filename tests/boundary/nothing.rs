@@ -3,8 +3,8 @@
 use std::future::ready;
 
 use mcp_roots_guard::{
-    Boundary, ClientCapabilities, ClientRoots, Error, Guard, ListEntry, ListRootsResult,
-    RootsResponse, RootsState, Session, WhyNone,
+    Boundary, ClientCapabilities, ClientRoots, Guard, ListEntry, ListRootsResult, RootsResponse,
+    RootsState, Session, WhyNone,
 };
 
 use crate::support::code;
@@ -36,7 +36,7 @@ fn assert_refuses_all(tree: &Tree, roots: &mcp_roots_guard::Roots, case: &str) {
             code(roots.with_base(&request)),
             code(roots.read(&request, 9)),
             code(roots.write(&request, "")),
-            code(roots.explain(&request).reading().map_err(Error::repeated)),
+            code(roots.explain(&request).reading().map_err(guarded_fs::host::repeated)),
         ] {
             assert_eq!(refused, Some("outside_roots"), "{why}");
         }

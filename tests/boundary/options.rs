@@ -3,7 +3,7 @@
 //!
 //! The model ([`boundary_model`](crate::support::boundary_model)) uses only strings and shares no
 //! code with the guard. After each step of a client, the test compares the roots in order, their
-//! access, [`Roots::always_in_force`] and [`Root::client_path`], the rejected entries, the decision on a
+//! access, [`always_in_force`] and [`Root::client_path`], the rejected entries, the decision on a
 //! request for each interesting place, the state of the session, and [`Session::still_allows`] for
 //! a proof in each allowed directory. The decisions on relative requests reveal the base.
 

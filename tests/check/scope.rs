@@ -5,9 +5,10 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
+use guarded_fs::host::{self, Scope};
 use mcp_roots_guard::{
-    Access, Boundary, ContentHash, Error, ErrorKind, Precondition, Result, Roots, Scope,
-    WalkOptions, WriteOptions,
+    Access, Boundary, ContentHash, Error, ErrorKind, Precondition, Result, Roots, WalkOptions,
+    WriteOptions,
 };
 
 use crate::support::ended::{assert_all_refused, attempts, create};
@@ -67,7 +68,7 @@ fn nothing_begins_through_what_is_over() {
         create(&tree.path("op"));
         let (turn, (roots, handle)) = (Turn::new(1), roots(&tree).stoppable());
         let roots = if how == "a scope" { boundary(&tree).allowed_roots() } else { roots };
-        let roots = if how == "a scope" { roots.in_scope(turn.clone()) } else { roots };
+        let roots = if how == "a scope" { host::in_scope(roots, turn.clone()) } else { roots };
         let attempts = attempts(&roots);
         let mut open = roots.open("f").unwrap();
         match how {
@@ -117,8 +118,9 @@ fn roots_of_two_scopes_end_with_either() {
     let tree = Tree::new("file op/f = text");
     for ends_first in [1, 2] {
         let (outer, inner) = (Turn::new(1), Turn::new(2));
-        let roots = roots(&tree).in_scope(outer.clone()).in_scope(inner.clone());
-        let scope = roots.scope().unwrap();
+        let roots = host::in_scope(roots(&tree), outer.clone());
+        let roots = host::in_scope(roots, inner.clone());
+        let scope = host::scope(&roots).unwrap();
         // The work is charged to whom the roots belonged to first.
         assert_eq!((scope.number().get(), scope.share()), (1, "one"));
         assert!(roots.read("f", 9).is_ok());
@@ -131,10 +133,10 @@ fn roots_of_two_scopes_end_with_either() {
         assert_eq!(roots.ensure_usable().unwrap_err().kind(), ENDED);
     }
     let (outer, (roots, handle)) = (Turn::new(1), roots(&tree).stoppable());
-    let (narrower, _kept) = roots.clone().in_scope(outer).stoppable();
+    let (narrower, _kept) = host::in_scope(roots.clone(), outer).stoppable();
     handle.stop("for all");
     assert_eq!(narrower.read("f", 9).unwrap_err().kind(), ErrorKind::Stopped);
-    assert!(boundary(&tree).allowed_roots().scope().is_none());
+    assert!(host::scope(&boundary(&tree).allowed_roots()).is_none());
 }
 
 /// Is over after it was asked so many times.
@@ -165,7 +167,7 @@ fn a_change_set_is_not_interrupted_by_an_end() {
         let tree = Tree::new("file op/a = a; file op/b = b; file op/c = c");
         let version = ContentHash::of(b"a");
         let scope = Arc::new(EndsAfter { left: AtomicUsize::new(usize::MAX) });
-        let roots = roots(&tree).in_scope(scope.clone());
+        let roots = host::in_scope(roots(&tree), scope.clone());
         let mut set = roots.change_set();
         let if_unchanged = WriteOptions::default().precondition(Precondition::Unchanged(version));
         set.write("a", "A", if_unchanged).unwrap();
@@ -226,7 +228,7 @@ fn a_copy_that_is_complete_succeeds() {
         while !is_made {
             let tree = Tree::new("file op/from = new; file op/to = old old old");
             let scope = Arc::new(EndsAfter { left: AtomicUsize::new(asked) });
-            let copied = roots(&tree).in_scope(scope).copy("from", "to", 99, options);
+            let copied = host::in_scope(roots(&tree), scope).copy("from", "to", 99, options);
             is_made = copied.is_ok();
             let now = std::fs::read_to_string(tree.path("op/to")).unwrap();
             assert_eq!(now, if is_made { "new" } else { "old old old" }, "asked {asked} times");
@@ -270,14 +272,14 @@ fn the_error_of_a_scope_is_its_own() {
         }
     }
     let tree = Tree::new("file op/a/f = text");
-    let ended = roots(&tree).in_scope(Arc::new(Gone));
+    let ended = host::in_scope(roots(&tree), Arc::new(Gone));
     assert_eq!(ended.read("a/f", 9).unwrap_err().code(), "not_found");
     assert_eq!(ended.remove_dir_all("a").unwrap_err().code(), "not_found");
     assert!(tree.path("op/a/f").exists());
     let turn = Turn::new(1);
-    let roots = roots(&tree).in_scope(turn.clone());
+    let roots = host::in_scope(roots(&tree), turn.clone());
     let mut walk = roots.walk(".", WalkOptions::default().skip_unreadable()).unwrap();
-    let ends_at_once = roots.in_scope(Arc::new(Gone));
+    let ends_at_once = host::in_scope(roots, Arc::new(Gone));
     assert_eq!(ends_at_once.exists("a").unwrap_err().code(), "not_found");
     turn.end();
     assert_eq!(walk.next_entry().unwrap_err().kind(), ENDED);

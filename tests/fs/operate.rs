@@ -214,10 +214,9 @@ fn every_operation_is_in_the_table_and_is_offered() {
 }
 
 /// Methods of roots and proofs that describe them or derive others from them.
-const NO_OPERATIONS: &str = "always_in_force check_all clone deref ensure_usable entry eq exists \
-    explain failure follow fmt from_dirs generation hash heap_size in_scope is_provisional iter join \
-    join_entry open_root_unguarded read_only read_only_at_or_below rejected scope still_allows \
-    stoppable why_none with_base without_rejected writable_places";
+const NO_OPERATIONS: &str = "check_all clone deref ensure_usable entry eq exists explain failure \
+    follow fmt from_dirs hash iter join join_entry read_only rejected still_allows stoppable \
+    why_none with_base";
 
 /// Methods that `operate` offers by options of another operation.
 const OTHERWISE_NAMED: &[(&str, &str)] = &[

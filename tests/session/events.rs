@@ -25,10 +25,10 @@ mod server;
 
 use std::fmt::Write as _;
 use std::io;
-use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use guarded_fs::host;
 #[cfg(feature = "__rmcp-tests")]
 use mcp_roots_guard::rmcp::HandlerError;
 use mcp_roots_guard::{
@@ -86,17 +86,18 @@ fn refusals_of_a_program_are_logged_like_others() {
     let declined = Error::new(ErrorKind::Other("declined"), "declined", "the user declined");
     let declined = declined.with_request("format", "a\n".as_ref());
     let declined = declined.with_outcome("1 of 2 files is formatted".to_owned());
-    assert_eq!(declined.logged(NonZeroU64::new(7)).code(), "declined");
+    let (roots, _turn) = Roots::from_dirs([tree.path("")], Access::ReadWrite).unwrap().stoppable();
+    let session = host::scope(&roots).unwrap().number();
+    assert_eq!(declined.logged(&roots).code(), "declined");
     assert_eq!(
-        log.take(&tree, 7),
+        log.take(&tree, session),
         "INFO refused session=$S operation=\"format\" request=\"a\\\\n\" code=\"declined\" \
          error=format \"a\\n\": the user declined; 1 of 2 files is formatted\n"
     );
     tree.add("file a = x");
-    let checked = Roots::from_dirs([tree.path("")], Access::ReadWrite).unwrap().check("a").unwrap();
-    checked.log_allowed("format", "./a".as_ref());
-    let events = log.take(&tree, 7);
-    assert!(events.contains("TRACE allowed operation=\"format\" request=\"./a\""), "{events}");
+    host::log_allowed(&roots.check("a").unwrap(), "format", "./a".as_ref());
+    let (events, name) = (log.take(&tree, session), r#"operation="format" request="./a""#);
+    assert!(events.contains(&format!("TRACE allowed session=$S {name}")), "{events}");
 }
 
 /// A refusal outside the roots has none, which would say whether something exists there.
@@ -109,7 +110,7 @@ fn an_error_of_the_system_is_logged_with_its_number() {
     let subscriber = subscriber.with_writer(move || writer.clone()).finish();
     let _default = tracing::subscriber::set_default(subscriber);
     let full = Error::from(io::Error::from_raw_os_error(28)).with_request("write", "b".as_ref());
-    let _ = full.logged(None);
+    let _ = host::log_refused(full, None);
     let events = log.take(&tree, "");
     let full = "INFO refused operation=\"write\" request=\"b\" code=\"io\" os_error=28 error=";
     assert!(events.starts_with(full), "{events}");

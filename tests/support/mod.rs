@@ -69,7 +69,10 @@ pub(crate) fn listed(list: &ListRootsResult) -> Result<Roots> {
 #[allow(dead_code, reason = "some test programs do not use it")]
 pub(crate) fn always_in_force(roots: &Roots) -> std::collections::HashSet<std::path::PathBuf> {
     let failure = Error::new(ErrorKind::Other("test"), "test", "no list");
-    roots.always_in_force(&failure).iter().map(|root| root.path().to_owned()).collect()
+    guarded_fs::host::always_in_force(roots, &failure)
+        .iter()
+        .map(|root| root.path().to_owned())
+        .collect()
 }
 
 /// The code of the error, if any.

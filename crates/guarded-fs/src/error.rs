@@ -161,10 +161,8 @@ impl Error {
         self.0.operator_detail.as_deref()
     }
 
-    /// Copies what another caller who waits for the same result needs: the kind, code, reason,
-    /// [number](Self::raw_os_error) and operator's detail.
-    #[must_use]
-    pub fn repeated(&self) -> Self {
+    /// See [`host::repeated`](crate::host::repeated).
+    pub(crate) fn repeated(&self) -> Self {
         let mut again = Self::from(self.0.code).with_text(self.0.text);
         again.0.limit = self.0.limit;
         let number = self.0.cause.as_ref().and_then(io::Error::raw_os_error);
@@ -261,14 +259,6 @@ impl Error {
 
     pub(crate) fn root(&self) -> Option<usize> {
         self.0.root
-    }
-
-    /// Sets the [number](Self::raw_os_error) of the operating system's error that caused this one.
-    /// It also decides the kind of the [`io::Error`] that this error converts to.
-    #[must_use]
-    pub fn with_raw_os_error(mut self, number: impl Into<Option<i32>>) -> Self {
-        self.0.cause = number.into().map(io::Error::from_raw_os_error);
-        self
     }
 
     pub(crate) fn caused_by(mut self, cause: io::Error) -> Self {

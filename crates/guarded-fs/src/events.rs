@@ -15,30 +15,19 @@ macro_rules! event {
     };
 }
 
-impl Error {
-    /// Logs this refusal with the event [`refused`](crate#events), and returns it. `scope` is the
-    /// number of the request or session, if there is one.
-    ///
-    /// For a program that refuses requests for reasons of its own, such as an agent whose user
-    /// declined, so that the operator's log has every refusal in one form. Errors of
-    /// [`Roots`](crate::Roots) and of proofs have been logged already. Without the feature
-    /// `tracing`, this does nothing.
-    #[must_use]
-    pub fn logged(self, scope: Option<NonZeroU64>) -> Self {
-        event!(
-            info,
-            "refused",
-            session = scope.map(NonZeroU64::get),
-            operation = self.operation().map(|(operation, _)| operation),
-            request = self.operation().map(|(_, request)| request),
-            destination = self.destination(),
-            code = self.code(),
-            os_error = self.raw_os_error(),
-            error = tracing_display(&self),
-            detail = self.operator_detail()
-        );
-        self
-    }
+pub(crate) fn refused(session: Option<NonZeroU64>, error: &Error) {
+    event!(
+        info,
+        "refused",
+        session = session.map(NonZeroU64::get),
+        operation = error.operation().map(|(operation, _)| operation),
+        request = error.operation().map(|(_, request)| request),
+        destination = error.destination(),
+        code = error.code(),
+        os_error = error.raw_os_error(),
+        error = tracing_display(error),
+        detail = error.operator_detail()
+    );
 }
 
 pub(crate) struct AllowedOperation<'a> {

@@ -35,6 +35,7 @@
 //! The crate is synchronous, with no asynchronous runtime and no unsafe code. `guarded-process`
 //! runs programs in a checked directory and confines them. For servers of the Model Context
 //! Protocol, `mcp-roots-guard` adds the roots that their clients list, and re-exports this crate.
+//! What only such crates call is in [`host`], which any version may change.
 //!
 //! # What is guaranteed
 //!
@@ -112,7 +113,7 @@
 //! that others read should copy fields by name. A field without a value is absent. All are texts,
 //! except the numbers `session` (unsigned) and `os_error` (signed):
 //!
-//! - `session`: the [number of the scope](Scope::number), in an MCP server that of the client's
+//! - `session`: the [number of the scope](host::Scope::number), in an MCP server that of the client's
 //!   session or of the request.
 //! - `operation`: `check`, `parse`, `open`, `open for writing`, `read`, `write`,
 //!   `create directory`, `list`, `walk`, `describe`, `set attribute of`, `remove`, `rename`,
@@ -158,6 +159,7 @@ mod roots;
 mod boundary;
 mod check;
 mod fs;
+pub mod host;
 #[cfg(feature = "schemars")]
 mod schema;
 
@@ -182,7 +184,7 @@ pub mod internals {
     }
 }
 
-pub use boundary::{Boundary, BoundaryBuilder, DirectoryOptions, ListEntry, WritablePlaces};
+pub use boundary::{Boundary, BoundaryBuilder, DirectoryOptions, ListEntry};
 pub use check::{CheckedEntry, CheckedPath, Explanation, PlaceKey, Proof};
 pub use dir::{Access, Deadline, FileType, Metadata};
 pub use error::{Error, ErrorKind, Result};
@@ -191,4 +193,4 @@ pub use fs::{
     OpenMode, Precondition, ReadDir, Walk, WalkOptions, WriteMethod, WriteOptions,
 };
 pub use path::{IntoLocation, Location, PROTECTED_DEFAULTS};
-pub use roots::{RejectedEntry, Root, Roots, Scope, StopHandle, WhyNone};
+pub use roots::{RejectedEntry, Root, Roots, StopHandle, WhyNone};

@@ -261,10 +261,11 @@ impl BoundaryBuilder {
         let mut resolution = Resolution::new(&directories, &filesystem, self.policy.mounts);
         resolution.ensure_valid()?;
         check_access(&resolution.directories().collect::<Vec<_>>())?;
+        let configuration = resolution.into_configuration(&protected, self.policy, 0);
         Ok(Boundary {
             inner: Arc::new(Inner {
                 policy: self.policy,
-                allowed: Mutex::new(resolution.into_configuration(&protected, self.policy, 0)),
+                allowed: Mutex::new(Arc::new(configuration)),
                 protected,
                 limit: if self.is_any_listed {
                     Limit::AnyListed(filesystem)

@@ -1,21 +1,23 @@
 //! The configured directories as last resolved: [`Configuration`].
 
 use std::path::Path;
-use std::sync::Arc;
 
 use super::aliases;
 use super::directory::Directory;
 use super::listed::{UniqueRoots, writable};
+use super::resolved::ResolvedRoots;
 use super::volumes::Filesystem;
 use crate::dir::{Policy, Rule};
 use crate::error::{Code, Result};
 use crate::path::protect::{Pattern, ProtectedNames};
 use crate::roots::{DeclaredAlias, RejectedEntry, Root, Roots, Snapshot, WhyNone};
 
-#[derive(Clone)]
 pub(super) struct Configuration {
-    pub(super) directories: Arc<[Directory]>,
+    pub(super) directories: Vec<Directory>,
+    /// The allowed directories, for the operator.
     pub(super) roots: Roots,
+    /// The same for clients, who see no rejected entries: these are paths of the configuration.
+    pub(super) allowed: ResolvedRoots,
 }
 
 pub(super) struct Resolution {
@@ -76,22 +78,26 @@ impl Resolution {
         let is_empty = directories.is_empty();
         let why_none = if is_empty { WhyNone::Unconfigured } else { WhyNone::Unavailable };
         let why_none = roots.is_empty().then_some(why_none);
+        let base = (!roots.is_empty()).then_some(0);
         let declared = (!self.declared.is_empty()).then(|| self.declared.into());
-        let roots = Roots::from(Snapshot {
+        let snapshot = Snapshot {
             policy,
             protected,
-            rejected: rejected.into_iter().flatten().collect(),
-            base: (!roots.is_empty()).then_some(0),
             planned: directories
                 .iter()
                 .filter_map(|it| Some((it.planned()?.to_owned(), it.options.access)))
                 .collect(),
             why_none,
-            generation,
-            is_provisional: directories.iter().any(|directory| !directory.is_settled()),
             ..Snapshot::new(roots, declared)
-        });
-        Configuration { directories: directories.into(), roots }
+        };
+        let is_provisional = directories.iter().any(|directory| !directory.is_settled());
+        let allowed = Roots::from(snapshot.clone()).with_base_number(base);
+        let rejected = rejected.into_iter().flatten().collect();
+        Configuration {
+            directories,
+            roots: Roots::from(Snapshot { rejected, ..snapshot }).with_base_number(base),
+            allowed: ResolvedRoots::new(allowed, generation, is_provisional),
+        }
     }
 }
 

@@ -16,23 +16,25 @@ mod listed;
 mod volumes;
 mod directory;
 mod aliases;
+mod resolved;
 mod configuration;
 mod narrow;
 mod builder;
-mod ambient;
 
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-pub use self::ambient::WritablePlaces;
 pub use self::builder::BoundaryBuilder;
 use self::configuration::{Configuration, Resolution};
 pub use self::directory::DirectoryOptions;
 pub(crate) use self::listed::{UniqueRoots, shown};
 pub use self::narrow::ListEntry;
+pub use self::resolved::ResolvedRoots;
 use self::volumes::Filesystem;
+#[cfg(unix)]
+pub(crate) use self::volumes::filesystem_root;
 use crate::dir::{Access, Policy};
 use crate::path::protect::Pattern;
 #[cfg(doc)]
@@ -50,7 +52,7 @@ struct Inner {
     policy: Policy,
     protected: Vec<Pattern>,
     limit: Limit,
-    allowed: Mutex<Configuration>,
+    allowed: Mutex<Arc<Configuration>>,
     /// Limits how often the configured paths are resolved again.
     resolved: Throttle,
     /// A symlink in a writable allowed directory that changed (`st_ctime`, inode(7)) at this time or
@@ -72,7 +74,7 @@ impl fmt::Debug for Boundary {
         match &self.inner.limit {
             Limit::Directories(_) => f
                 .debug_struct("Boundary")
-                .field("directories", &lock(&self.inner.allowed).directories)
+                .field("directories", &self.last_configuration().directories)
                 .finish_non_exhaustive(),
             Limit::AnyListed(_) => f.write_str("Boundary::any_listed"),
             Limit::Nothing => f.write_str("Boundary::nothing"),
@@ -99,10 +101,12 @@ impl Boundary {
             why_none: Some(WhyNone::NothingGranted),
             ..Snapshot::default()
         });
+        let allowed = ResolvedRoots::new(roots.clone(), 0, false);
+        let configuration = Configuration { directories: Vec::new(), roots, allowed };
         Self {
             inner: Arc::new(Inner {
                 policy: Policy::default(),
-                allowed: Mutex::new(Configuration { directories: Arc::default(), roots }),
+                allowed: Mutex::new(Arc::new(configuration)),
                 protected: Vec::new(),
                 limit: Limit::Nothing,
                 resolved: Throttle::new(),
@@ -119,8 +123,8 @@ impl Boundary {
     /// [`allowed_roots`](Self::allowed_roots) is a position in this list.
     #[must_use]
     pub fn directories(&self) -> Vec<(PathBuf, Access)> {
-        let directories = lock(&self.inner.allowed).directories.clone();
-        directories.iter().map(|it| (it.path.clone(), it.options.access)).collect()
+        let last = self.last_configuration();
+        last.directories.iter().map(|it| (it.path.clone(), it.options.access)).collect()
     }
 
     /// Returns the allowed directories as roots, without a client's list.
@@ -134,34 +138,22 @@ impl Boundary {
     /// once every [`VERIFY_EVERY`](crate::limits::VERIFY_EVERY), by one caller at a time.
     #[must_use]
     pub fn allowed_roots(&self) -> Roots {
-        self.allowed_roots_with(|resolve| resolve())
+        self.configuration(|resolve| resolve()).roots.clone()
     }
 
-    /// Like [`allowed_roots`](Self::allowed_roots), for an asynchronous program. If configured
-    /// paths are due to be resolved again, `start` receives the work, and starts it on a thread
-    /// that may block. Unless `start` has done it already, the result contains what the paths led
-    /// to last.
-    ///
-    /// Nobody else receives the work until it is done or dropped. If it is dropped, the paths are
-    /// resolved again half a second later at the earliest.
-    ///
-    /// ```
-    /// # use guarded_fs::{Access, Boundary};
-    /// # let work = tempfile::tempdir().unwrap();
-    /// let boundary = Boundary::builder().directory(work.path(), Access::ReadOnly).build()?;
-    /// let roots = boundary.allowed_roots_with(|resolve| drop(std::thread::spawn(resolve)));
-    /// assert_eq!(roots.iter().count(), 1);
-    /// # Ok::<(), guarded_fs::Error>(())
-    /// ```
-    #[must_use]
-    pub fn allowed_roots_with(&self, start: impl FnOnce(Box<dyn FnOnce() + Send>)) -> Roots {
-        let roots = self.last_allowed_roots();
-        if !roots.is_provisional() {
-            return roots;
+    pub(crate) fn allowed(&self, start: impl FnOnce(Box<dyn FnOnce() + Send>)) -> ResolvedRoots {
+        self.configuration(start).allowed.clone()
+    }
+
+    /// If configured paths are due to be resolved again, `start` receives the work.
+    fn configuration(&self, start: impl FnOnce(Box<dyn FnOnce() + Send>)) -> Arc<Configuration> {
+        let last = self.last_configuration();
+        if !last.allowed.is_provisional {
+            return last;
         }
-        let Some(resolve) = self.due_resolution() else { return roots };
+        let Some(resolve) = self.due_resolution() else { return last };
         start(resolve);
-        self.last_allowed_roots()
+        self.last_configuration()
     }
 
     fn due_resolution(&self) -> Option<Box<dyn FnOnce() + Send>> {
@@ -170,8 +162,8 @@ impl Boundary {
     }
 
     #[inline]
-    fn last_allowed_roots(&self) -> Roots {
-        lock(&self.inner.allowed).roots.clone()
+    fn last_configuration(&self) -> Arc<Configuration> {
+        lock(&self.inner.allowed).clone()
     }
 
     fn resolve_allowed_again(&self, _turn: Turn) {
@@ -180,12 +172,13 @@ impl Boundary {
             return;
         };
         // Read here, because another caller may have resolved the paths a moment ago.
-        let current = lock(&self.inner.allowed).clone();
+        let current = self.last_configuration();
         let fresh = Resolution::new(&current.directories, filesystem, policy.mounts)
-            .into_configuration(protected, *policy, current.roots.generation() + 1);
+            .into_configuration(protected, *policy, current.allowed.generation + 1);
         if !fresh.is_same(&current) {
             // The previous roots are dropped after the lock is released, because dropping them may
             // close directories.
+            let fresh = Arc::new(fresh);
             let _previous = std::mem::replace(&mut *lock(&self.inner.allowed), fresh);
         }
     }

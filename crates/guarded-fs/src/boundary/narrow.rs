@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::listed::{UniqueRoots, system_aliases, writable};
+use super::resolved::ResolvedRoots;
 use super::{Boundary, Limit};
 use crate::dir::{Access, Budget, Deadline, Stat};
 use crate::error::{Code, Error, Result};
@@ -102,21 +103,15 @@ impl Boundary {
         &self,
         entries: impl IntoIterator<Item: Into<ListEntry<'a>>>,
     ) -> Result<Roots> {
-        self.narrow_until(entries, &Deadline::default())
+        self.narrow_until(entries, &Deadline::default()).map(|resolved| resolved.roots)
     }
 
-    /// Like [`narrow`](Self::narrow), with another deadline, which can also cancel the resolution
-    /// from another thread.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`narrow`](Self::narrow), for this deadline.
-    pub fn narrow_until<'a>(
+    pub(crate) fn narrow_until<'a>(
         &self,
         entries: impl IntoIterator<Item: Into<ListEntry<'a>>>,
         deadline: &Deadline,
-    ) -> Result<Roots> {
-        let allowed = self.allowed_roots();
+    ) -> Result<ResolvedRoots> {
+        let ResolvedRoots { roots: allowed, generation, .. } = self.allowed(|resolve| resolve());
         let entries = bounded(entries.into_iter().map(Into::into), &allowed)?;
         // Defense: A client's list only narrows the allowed directories.
         let enclosing = match &self.inner.limit {
@@ -146,7 +141,8 @@ impl Boundary {
                 return Err(Error::from(Code::TooCostly).with_text(text));
             }
         }
-        Ok(resolver.into_roots())
+        let is_provisional = resolver.is_provisional;
+        Ok(ResolvedRoots::new(resolver.into_roots(), generation, is_provisional))
     }
 }
 
@@ -332,13 +328,11 @@ impl ListResolver<'_> {
             policy: self.boundary.inner.policy,
             protected: allowed.shared_protected(),
             rejected: self.rejected.into(),
-            generation: allowed.generation(),
             allowed: Some(allowed.clone()),
             why_none,
-            base,
-            is_provisional: self.is_provisional,
             ..Snapshot::new(roots, allowed.declared().cloned())
         })
+        .with_base_number(base)
     }
 }
 
@@ -366,7 +360,7 @@ mod tests {
         let text = &format!("file://{}/l0", top.display());
         let resolve = |deadline: &Deadline| boundary.narrow_until([ListEntry::new(text)], deadline);
         let whole = Instant::now();
-        let rejected = resolve(&Deadline::default()).unwrap().rejected()[0].error().reason();
+        let rejected = resolve(&Deadline::default()).unwrap().roots.rejected()[0].error().reason();
         let whole = whole.elapsed();
         assert_eq!(rejected, Code::TooCostly);
         let ended_after = |_| {

@@ -73,7 +73,7 @@ fn named_volumes(
 
 /// Its policy allows mounts, because the path to a root may cross them.
 #[cfg(not(windows))]
-pub(super) fn filesystem_root(protected: &[Pattern]) -> Result<Roots> {
+pub(crate) fn filesystem_root(protected: &[Pattern]) -> Result<Roots> {
     Ok(tops(vec![open_root(Path::new("/"))?], protected))
 }
 

@@ -25,7 +25,7 @@ use crate::error::{Code, Error, Result};
 use crate::path::index::Position;
 use crate::path::protect::{ProtectedNames, has_temporary_name};
 use crate::path::{IntoLocation, Location};
-use crate::roots::{LastName, Presence, Roots, Scope};
+use crate::roots::{LastName, Presence, Roots};
 
 /// Proof that a request, with all symlinks followed, names a place inside a root, whether or not
 /// something is there. Its methods are the file operations that follow symlinks. Those on a
@@ -212,7 +212,7 @@ impl Roots {
     }
 
     pub(crate) fn log_refused(&self, error: Error) -> Error {
-        self.with_reason(error).logged(self.scope().map(Scope::number))
+        self.with_reason(error).logged(self)
     }
 }
 

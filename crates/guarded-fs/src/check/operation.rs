@@ -183,6 +183,20 @@ impl Roots {
     }
 }
 
+impl Error {
+    /// Logs this refusal with the event [`refused`](crate#events), and returns it. The event has the
+    /// number of the request or session that the roots belong to, if there is one.
+    ///
+    /// For a program that refuses requests for reasons of its own, such as an agent whose user
+    /// declined, so that the operator's log has every refusal in one form. Errors of [`Roots`] and
+    /// of proofs have been logged already. Without the feature `tracing`, this does nothing.
+    #[must_use]
+    pub fn logged(self, roots: &Roots) -> Self {
+        events::refused(roots.scope().map(Scope::number), &self);
+        self
+    }
+}
+
 impl Proof {
     pub(crate) fn run<'a, T>(
         &self,
@@ -216,16 +230,12 @@ impl Proof {
         Ok(done)
     }
 
-    /// Logs, with the event [`allowed`](crate#events), that an operation of the caller's own on
-    /// this place has succeeded, such as one that another program performs. `request` is what the
-    /// sender requested.
-    ///
-    /// Refusals are logged by [`Error::logged`]. Without the feature `tracing`, this does nothing.
-    pub fn log_allowed(&self, operation: &'static str, request: &OsStr) {
-        self.log_done(operation, request, None);
-    }
-
-    fn log_done<'a>(&self, name: impl Into<Name<'a>>, request: &OsStr, destination: Option<&Self>) {
+    pub(crate) fn log_done<'a>(
+        &self,
+        name: impl Into<Name<'a>>,
+        request: &OsStr,
+        destination: Option<&Self>,
+    ) {
         let name = name.into();
         if name.is_preparation || !events::may_log_allowed() {
             return;

@@ -276,7 +276,7 @@ impl Proof {
         from_root.extend(Some(below).filter(|below| !below.as_os_str().is_empty()));
         let from_root =
             Location::from_path(from_root).map_err(|error| roots.log_refused(named(error)))?;
-        let roots_here = &roots.with_base_number(Some(self.root_number()));
+        let roots_here = &roots.clone().with_base_number(Some(self.root_number()));
         roots_here.run_check(&from_root, |budget| {
             let checked = roots_here.decide(&from_root, last_name, budget).map_err(named)?;
             Ok(Self { roots: roots.clone(), request: request.clone(), ..checked })

@@ -13,7 +13,7 @@ impl Roots {
     ///
     /// # Errors
     ///
-    /// - The error of the roots' [`Scope`](crate::Scope) if it has ended.
+    /// - The error of the [scope](crate::host::Scope) of the roots, if it has ended.
     /// - [`OutsideRoots`](crate::ErrorKind::OutsideRoots) if the place is in none of these roots.
     /// - [`ReadOnly`](crate::ErrorKind::ReadOnly) or [`Protected`](crate::ErrorKind::Protected) if
     ///   it is now read-only and the proof allowed writing.

@@ -18,8 +18,8 @@ impl Roots {
     /// below it, and relative requests start there.
     ///
     /// A directory outside the roots is refused, and each place in the result keeps the access that
-    /// it has in these roots. The rules for unusual files and the [scope](Self::scope) are the
-    /// same, too. No other request is affected.
+    /// it has in these roots. The rules for unusual files and the [scope](crate::host::Scope) are
+    /// the same, too. No other request is affected.
     ///
     /// Pass names that nobody requested, such as those in an archive, as a [`Path`]: text that
     /// begins with `file:` is a URI ([`Location::parse`](crate::Location::parse)).

@@ -90,8 +90,7 @@ impl AtomicFile {
     /// - Those of [`Roots::write`](crate::Roots::write) and of the [`Precondition`].
     /// - [`Changed`](crate::ErrorKind::Changed) (`changed`) if another process created or removed
     ///   the file since writing began.
-    /// - The error of the scope of the roots, if it has ended
-    ///   ([`Roots::in_scope`](crate::Roots::in_scope)).
+    /// - The error of the [scope](crate::host::Scope) of the roots, if it has ended.
     pub fn commit(mut self) -> Result<()> {
         self.commit_as_part()
     }

@@ -9,14 +9,8 @@ use std::time::SystemTime;
 
 use super::permit::ChangeKind;
 use crate::check::{CheckedPath, Proof};
-#[cfg(target_os = "linux")]
-use crate::dir::FileType;
 use crate::dir::{Metadata, Stat};
 use crate::error::{Code, Error, Result};
-#[cfg(target_os = "linux")]
-use crate::path::names::components;
-#[cfg(target_os = "linux")]
-use crate::roots::{Root, Roots};
 
 /// An attribute that [`CheckedPath::set_attribute`](crate::CheckedPath::set_attribute) sets.
 ///
@@ -198,42 +192,6 @@ impl CheckedPath {
     /// ```
     pub fn open_unguarded_dir(&self) -> Result<OwnedFd> {
         self.0.run("open directory", open_unguarded_dir)
-    }
-}
-
-#[cfg(target_os = "linux")]
-impl Roots {
-    /// Opens the directory or file to which the name of one of these roots leads now, with
-    /// `O_PATH`, for a mechanism of the kernel such as Landlock or a mount (Linux only). No symlink
-    /// is followed, and nothing is logged. The descriptor is outside the protection of the guard,
-    /// as that of [`CheckedPath::open_unguarded_dir`].
-    ///
-    /// # Errors
-    ///
-    /// - The error of the scope of the roots, if it has ended ([`Roots::in_scope`]).
-    /// - [`OutsideRoots`](crate::ErrorKind::OutsideRoots) for a root of other roots.
-    /// - [`RootUnavailable`](crate::ErrorKind::RootUnavailable) if the name does not lead to what
-    ///   the root is, a directory or a file.
-    /// - [`ForbiddenFile`](crate::ErrorKind::ForbiddenFile) (`special_file`) for a proc filesystem,
-    ///   if the allowed directory is in none.
-    pub fn open_root_unguarded(&self, root: &Root) -> Result<OwnedFd> {
-        self.ensure_usable()?;
-        let path = root.path().as_os_str();
-        let begun = self.index().begin(path).filter(|(_, rest)| components(rest).next().is_none());
-        // A root that is kept gives no access to roots that do not contain it.
-        let root = self.root(begun.ok_or(Code::OutsideRoots)?.0)?;
-        // The cached handle of an allowed directory can be one that was just replaced.
-        if !root.is_there() {
-            return Err(Code::RootUnavailable.into());
-        }
-        let opened = root.handle()?.open_path(root.leaf().unwrap_or(".".as_ref()))?;
-        let metadata = Metadata::of_file(&opened)?;
-        let expected = if root.is_file() { FileType::File } else { FileType::Directory };
-        if metadata.file_type() != expected {
-            return Err(Code::RootUnavailable.into());
-        }
-        root.ensure_not_proc(&opened, &metadata)?;
-        Ok(opened.into())
     }
 }
 

@@ -279,7 +279,7 @@ impl ChangeSet {
     /// # Errors
     ///
     /// [`CommitError`], with the error of the change that failed: one that the functions of this
-    /// type or [`AtomicFile::commit`] describe, or that of the [`Scope`](crate::Scope) of the
+    /// type or [`AtomicFile::commit`] describe, or that of the [scope](crate::host::Scope) of the
     /// roots, if it is over before the first change.
     pub fn commit(mut self) -> Result<(), CommitError> {
         let places: Vec<_> = self.changes.iter().map(Change::places).collect();

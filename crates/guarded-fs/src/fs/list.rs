@@ -382,7 +382,8 @@ impl Walk {
     ///   limits on entries and memory allow.
     /// - The error of a directory that cannot be read or is too deep, unless
     ///   [`skip_unreadable`](WalkOptions::skip_unreadable) is set.
-    /// - The error of the [`Scope`](crate::Scope) of the roots, if it is over. Each call asks it.
+    /// - The error of the [scope](crate::host::Scope) of the roots, if it is over. Each call asks
+    ///   it.
     pub fn next_entry(&mut self) -> Result<Option<DirEntry>> {
         let next = match (self.ensure_usable(), &self.end) {
             (Err(over), _) => Err(over),

@@ -9,10 +9,9 @@ use crate::error::{Code, Error, Result};
 /// What [`Roots`](crate::Roots) belong to, such as a request, a session or the turn of an agent,
 /// and whether it is over. Roots from configuration belong to nobody.
 ///
-/// This is for crates that hand out roots to their clients. A program that only needs to stop work
-/// uses [`Roots::stoppable`](crate::Roots::stoppable).
+/// A program that only needs to stop work uses [`Roots::stoppable`](crate::Roots::stoppable).
 ///
-/// The roots that [`Roots::in_scope`](crate::Roots::in_scope) returns belong to a scope. So do
+/// The roots that [`in_scope`](crate::host::in_scope) returns belong to a scope. So do
 /// their clones, the roots narrowed from them, and the proofs, walks and entries made from these.
 /// Once the scope is over, nothing begins through any of them:
 ///

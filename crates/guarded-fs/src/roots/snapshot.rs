@@ -25,6 +25,7 @@ use crate::roots::{RejectedEntry, Root, Scope, StopHandle};
 #[derive(Clone)]
 pub struct Roots {
     snapshot: Arc<Snapshot>,
+    /// The root at which relative requests start.
     base: Option<usize>,
     scope: Option<Arc<dyn Scope>>,
 }
@@ -42,10 +43,6 @@ pub(crate) struct Snapshot {
     /// For a client's roots, all allowed directories. None may be removed through them.
     pub(crate) allowed: Option<Roots>,
     pub(crate) why_none: Option<WhyNone>,
-    /// The root at which relative requests start.
-    pub(crate) base: Option<usize>,
-    pub(crate) is_provisional: bool,
-    pub(crate) generation: u64,
     pub(crate) failure: Option<Arc<Error>>,
 }
 
@@ -113,11 +110,8 @@ impl Roots {
         &self.snapshot.rejected
     }
 
-    /// An estimate of the heap memory of these roots and their rejected entries in bytes, for a
-    /// cache bounded by memory. What other roots share is counted in each, except the patterns and
-    /// handles of the [`Boundary`](crate::Boundary).
-    #[must_use]
-    pub fn heap_size(&self) -> usize {
+    /// See [`ResolvedRoots::weight`](crate::host::ResolvedRoots::weight).
+    pub(crate) fn heap_size(&self) -> usize {
         let of_root = |root: &Root| {
             let paths = root.paths().map(|path| path.as_os_str().len()).sum::<usize>();
             let listed = root.listed.as_ref().map_or(0, String::len);
@@ -162,45 +156,14 @@ impl Roots {
         }
     }
 
-    pub(crate) fn with_base_number(&self, base: Option<usize>) -> Self {
-        Self { base, ..self.clone() }
+    pub(crate) fn with_base_number(self, base: Option<usize>) -> Self {
+        Self { base, ..self }
     }
 
-    /// Whether the same list or configuration may give other roots later, because an entry was
-    /// resolved through a symlink, or could not be resolved. A program that keeps such roots
-    /// narrows again after some seconds.
-    #[inline]
-    #[must_use]
-    pub fn is_provisional(&self) -> bool {
-        self.snapshot.is_provisional
-    }
-
-    /// The generation of the allowed directories. It changes when a configured path leads to
-    /// another directory, or an optional one appears. Compare it only for equality, within one
-    /// boundary: a program that keeps narrowed roots narrows again when
-    /// [`Boundary::allowed_roots`](crate::Boundary::allowed_roots) has another one.
-    #[inline]
-    #[must_use]
-    pub fn generation(&self) -> u64 {
-        self.snapshot.generation
-    }
-
-    /// Returns only the directories that are [always](crate::DirectoryOptions::always) in force,
-    /// for use while the list that narrows the others cannot be obtained. Relative requests are
-    /// refused with `failure`, the reason.
-    #[must_use]
-    pub fn always_in_force(&self, failure: &Error) -> Self {
+    pub(crate) fn always_in_force(&self, failure: &Error) -> Self {
         let roots = self.shared_roots().filter(|root| root.is_always).collect();
         // Defense: Relative requests need a list that the client answered.
         self.narrowed(roots, None, Some(Arc::new(failure.repeated())))
-    }
-
-    /// Returns the same roots without the [rejected](Self::rejected) entries. For the allowed
-    /// directories, these are paths of the configuration, which no client should see.
-    #[must_use]
-    pub fn without_rejected(&self) -> Self {
-        let snapshot = Snapshot { rejected: Arc::default(), ..Snapshot::clone(&self.snapshot) };
-        Self { snapshot: Arc::new(snapshot), ..self.clone() }
     }
 
     /// Why the client's list is not known, if only the directories that are
@@ -255,17 +218,12 @@ impl Roots {
         error.with_text(why_none.map_or(NO_START, WhyNone::text))
     }
 
-    /// What the roots belong to. `None` for roots from configuration.
-    #[must_use]
-    pub fn scope(&self) -> Option<&dyn Scope> {
+    pub(crate) fn scope(&self) -> Option<&dyn Scope> {
         self.scope.as_deref()
     }
 
-    /// Returns the same roots in this scope. Roots that already belong to one still do, and the new
-    /// scope can only end them sooner.
     #[inline]
-    #[must_use]
-    pub fn in_scope(self, scope: Arc<dyn Scope>) -> Self {
+    pub(crate) fn in_scope(self, scope: Arc<dyn Scope>) -> Self {
         let scope = match &self.scope {
             None => scope,
             Some(outer) => Arc::new(NestedScope { outer: outer.clone(), inner: scope }),
@@ -275,8 +233,8 @@ impl Roots {
 
     /// Returns the same roots with a handle that stops them, for example when a user ends the turn
     /// of an agent. From then on, nothing begins through these roots or through what was made from
-    /// them: no operation, no change, no next entry of a walk. What is open stays open. [`Scope`]
-    /// lists when each operation asks.
+    /// them: no operation, no change, no next entry of a walk. What is open stays open. The table of
+    /// [`Scope`] says when each operation asks.
     ///
     /// Roots that can end already, such as those of a request, then end with either.
     pub fn stoppable(self) -> (Self, StopHandle) {
@@ -324,11 +282,10 @@ impl Roots {
             policy: own.policy,
             protected: own.protected.clone(),
             allowed: Some(own.allowed.as_ref().unwrap_or(self).without_scope()),
-            generation: own.generation,
-            base,
             failure,
             ..Snapshot::new(roots, own.declared.clone())
-        });
+        })
+        .with_base_number(base);
         // Defense: Narrowed roots end with the request that they came from.
         Self { scope: self.scope.clone(), ..narrowed }
     }
@@ -440,7 +397,7 @@ impl Roots {
 
 impl From<Snapshot> for Roots {
     fn from(snapshot: Snapshot) -> Self {
-        Self { base: snapshot.base, snapshot: Arc::new(snapshot), scope: None }
+        Self { base: None, snapshot: Arc::new(snapshot), scope: None }
     }
 }
 

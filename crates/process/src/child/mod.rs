@@ -31,7 +31,7 @@ pub use self::program::CHILD_ENVIRONMENT;
 use self::spawn::Task;
 use self::wait::Failure;
 
-use guarded_fs::{CheckedPath, Error, Result, Scope};
+use guarded_fs::{CheckedPath, Error, Result, host};
 
 use crate::confine::Confinement;
 use crate::limits::{CHILD_OUTPUT, CHILD_TIME};
@@ -269,7 +269,7 @@ impl ChildCommand {
         let (directory, name) = (self.directory.clone(), self.task.name.clone());
         move |ended| match ended {
             Ok(output) => {
-                directory.log_allowed("run", &name);
+                host::log_allowed(&directory, "run", &name);
                 Ok(output)
             }
             Err(Failure::Logged(error)) => Err(error),
@@ -279,8 +279,7 @@ impl ChildCommand {
 }
 
 fn refused(directory: &CheckedPath, error: Error, program: &OsStr) -> Error {
-    let scope = directory.roots().scope().map(Scope::number);
-    error.with_request("run", program).logged(scope)
+    error.with_request("run", program).logged(directory.roots())
 }
 
 /// Omits the environment, which can contain secrets.

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use guarded_fs::Scope;
+use guarded_fs::host::Scope;
 
 use crate::limits::CHILDREN;
 

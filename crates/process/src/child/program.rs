@@ -6,7 +6,8 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use guarded_fs::{Error, ErrorKind, Result, Roots, WritablePlaces};
+use guarded_fs::host::ProgramPaths;
+use guarded_fs::{Error, ErrorKind, Result, Roots};
 
 /// The environment variables that a child process inherits (environ(7), locale(7)). `PATH` contains
 /// only absolute directories outside all writable allowed directories, in force or not. Windows
@@ -34,11 +35,11 @@ pub const CHILD_ENVIRONMENT: &[&str] = &[
 const FIRST_LINE: u64 = 256;
 
 pub(super) fn find(roots: &Roots, name: &OsStr) -> Result<PathBuf> {
-    let (path, writable) = (Path::new(name), roots.writable_places([]));
+    let (path, paths) = (Path::new(name), ProgramPaths::new(roots, []));
     let places = if path.is_absolute() {
         vec![path.to_owned()]
     } else if path.file_name() == Some(name) && !name.as_encoded_bytes().contains(&0) {
-        search_path(&writable).iter().map(|entry| entry.join(name)).collect()
+        search_path(&paths).iter().map(|entry| entry.join(name)).collect()
     } else {
         let text = "a program must be a name without separators or an absolute path";
         return Err(Error::new(ErrorKind::InvalidInput, "invalid_program", text));
@@ -47,7 +48,7 @@ pub(super) fn find(roots: &Roots, name: &OsStr) -> Result<PathBuf> {
     for found in
         places.iter().flat_map(|place| executables(place)).filter(|path| is_executable(path))
     {
-        if is_outside(&writable, &found) {
+        if is_outside(&paths, &found) {
             return Ok(found);
         }
         let text = "the program is inside a directory that clients can write to";
@@ -71,23 +72,23 @@ pub(super) fn interpreter(program: &Path) -> Option<String> {
 
 pub(super) fn environment(roots: &Roots) -> Vec<(&'static str, OsString)> {
     let value = |name| match name {
-        "PATH" => std::env::join_paths(search_path(&roots.writable_places([]))).ok(),
+        "PATH" => std::env::join_paths(search_path(&ProgramPaths::new(roots, []))).ok(),
         name => std::env::var_os(name),
     };
     CHILD_ENVIRONMENT.iter().filter_map(|name| Some((*name, value(name)?))).collect()
 }
 
-fn search_path(writable: &WritablePlaces<'_>) -> Vec<PathBuf> {
+fn search_path(paths: &ProgramPaths<'_>) -> Vec<PathBuf> {
     let entries = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&entries)
-        .filter(|entry| entry.is_absolute() && is_outside(writable, entry))
+        .filter(|entry| entry.is_absolute() && is_outside(paths, entry))
         .collect()
 }
 
 /// Whether a path exists, and no client can have created it or a symlink on the way to it.
-fn is_outside(writable: &WritablePlaces<'_>, path: &Path) -> bool {
+fn is_outside(paths: &ProgramPaths<'_>, path: &Path) -> bool {
     // Defense: A program that a client could have written is not run.
-    writable.resolve(path).is_ok_and(|canonical| !writable.contain(&canonical))
+    paths.resolve(path).is_ok_and(|canonical| !paths.is_writable(&canonical))
 }
 
 /// The names under which the system looks for a program that is not a script. On Windows, the

@@ -18,7 +18,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use guarded_fs::{Error, ErrorKind, Result};
+use guarded_fs::{Error, ErrorKind, Result, host};
 
 use super::output::{ChildOutput, ExitReason, NOT_ALLOWED, OutputBuffer};
 use super::permits::ChildPermit;
@@ -41,8 +41,7 @@ pub(super) struct Task {
 pub(super) fn start(work: impl FnOnce() + Send + 'static) -> Result<()> {
     let thread = thread::Builder::new().name("guarded-process".into()).spawn(work);
     let error = |error: io::Error| {
-        kinds::busy()
-            .with_raw_os_error(error.raw_os_error())
+        host::with_raw_os_error(kinds::busy(), error.raw_os_error())
             .with_operator_detail("could not start a thread")
     };
     thread.map(drop).map_err(error)
@@ -77,8 +76,8 @@ pub(super) fn run(
     let mut child = spawned.map_err(|error| match error.kind() {
         // The system does not say which file is missing.
         io::ErrorKind::NotFound => {
-            no_such_program("the program, its interpreter or the directory does not exist")
-                .with_raw_os_error(error.raw_os_error())
+            let text = "the program, its interpreter or the directory does not exist";
+            host::with_raw_os_error(no_such_program(text), error.raw_os_error())
         }
         // The confinement allows the program itself, but perhaps not what runs it.
         io::ErrorKind::PermissionDenied if confined.is_some() => {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Instant;
 
-use guarded_fs::{Error, Result};
+use guarded_fs::{Error, Result, host};
 
 use super::permits::ChildPermit;
 use super::spawn::{run, start};
@@ -37,7 +37,7 @@ pub(super) fn output(
     };
     ensure_wanted()?;
     let place = &child.directory;
-    let permit = ChildPermit::take(place.roots().scope()).ok_or_else(too_many_children)?;
+    let permit = ChildPermit::take(host::scope(place.roots())).ok_or_else(too_many_children)?;
     let is_by_path = matches!(child.starts_in, StartsIn::Path);
     let opened = match child.starts_in {
         StartsIn::Open(directory) => directory,

@@ -9,7 +9,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 
-use guarded_fs::{Access, Boundary, Error, ErrorKind, Proof, Result, Root, Roots, WritablePlaces};
+use guarded_fs::host::{self, ProgramPaths};
+use guarded_fs::{Access, Boundary, Error, ErrorKind, Proof, Result, Root, Roots};
 use landlock::{
     ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, Errno,
     LandlockStatus, PathBeneath, RestrictSelfAttr as _, RestrictionStatus, Ruleset,
@@ -44,7 +45,7 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
         if error.kind() == ErrorKind::NotFound {
             rules.missing.push(path.clone());
         } else if error.code() != "duplicate" {
-            return Err(error.repeated().with_request("confine", path.as_os_str()));
+            return Err(host::repeated(error).with_request("confine", path.as_os_str()));
         }
     }
     let Rules { ruleset, paths, missing, .. } =
@@ -100,8 +101,8 @@ impl ChildConfinement {
             Ok((confined, filter))
         };
         let thread = thread::Builder::new().name("guarded-confine".into()).spawn(trial);
-        let thread =
-            thread.map_err(|error| kinds::busy().with_raw_os_error(error.raw_os_error()))?;
+        let busy = |error: io::Error| host::with_raw_os_error(kinds::busy(), error.raw_os_error());
+        let thread = thread.map_err(busy)?;
         let panicked = |_| kinds::panicked("the thread panicked");
         let (confined, filter) = thread.join().map_err(panicked)??;
         let gaps: Vec<_> = confined.not_enforced().map(|(_, what)| what).collect();
@@ -172,8 +173,8 @@ struct OpenExtra<'a> {
     file: File,
 }
 
-fn find<'a>(named: &'a Extra, writable: &WritablePlaces<'_>) -> Result<OpenExtra<'a>> {
-    let path = writable.resolve(&std::path::absolute(&named.path)?)?;
+fn find<'a>(named: &'a Extra, paths: &ProgramPaths<'_>) -> Result<OpenExtra<'a>> {
+    let path = paths.resolve(&std::path::absolute(&named.path)?)?;
     let file = open(CWD, &path, OFlags::NOFOLLOW)?;
     // If the names differ, a directory on the path has just become a symlink, or the file was
     // removed.
@@ -204,7 +205,8 @@ impl<'a> Rules<'a> {
             if_missing == IfMissing::Ignored && error.kind() == ErrorKind::RootUnavailable
         };
         let roots = self.roots;
-        roots.iter().try_fold(self, |rules, root| match roots.open_root_unguarded(root) {
+        let paths = ProgramPaths::new(roots, []);
+        roots.iter().try_fold(self, |rules, root| match paths.open_root(root) {
             Err(error) if is_ignored(&error) => Ok(rules),
             opened => opened
                 .and_then(|file| rules.with_root(root, &file.into()))
@@ -218,10 +220,10 @@ impl<'a> Rules<'a> {
         let own = extras.iter().filter(|extra| extra.access == ExtraAccess::ReadWrite);
         let own: Vec<_> = own.filter_map(|extra| extra.path.canonicalize().ok()).collect();
         let roots = self.roots;
-        let writable = roots.writable_places(own.iter().map(PathBuf::as_path));
+        let paths = ProgramPaths::new(roots, own.iter().map(PathBuf::as_path));
         for named in extras {
-            let found = match find(named, &writable) {
-                Ok(extra) => self.with_extra(extra),
+            let found = match find(named, &paths) {
+                Ok(extra) => self.with_extra(extra, &paths),
                 Err(error)
                     if named.missing != IfMissing::Refused
                         && error.kind() == ErrorKind::NotFound =>
@@ -249,13 +251,11 @@ impl<'a> Rules<'a> {
         Ok(self)
     }
 
-    fn with_extra(mut self, extra: OpenExtra<'_>) -> Result<Self> {
+    fn with_extra(mut self, extra: OpenExtra<'_>, paths: &ProgramPaths<'_>) -> Result<Self> {
         let OpenExtra { named, path, file } = extra;
         // Rules are cumulative, so a rule for the read-only directory or a parent would add its
         // access there. A writable extra inside it is granted, as a writable directory is.
-        if named.access == ExtraAccess::ReadWrite
-            && self.roots.read_only_at_or_below(&file, &path)?
-        {
+        if named.access == ExtraAccess::ReadWrite && paths.read_only_at_or_below(&file, &path)? {
             let text = "a writable path contains a read-only directory, or is one";
             return Err(Error::new(ErrorKind::InvalidConfiguration, "access_conflict", text));
         }

@@ -4,7 +4,8 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use mcp_roots_guard::{Access, Boundary, DirectoryOptions, ErrorKind, ListEntry, Roots};
+use guarded_fs::host::{self, ProgramPaths};
+use mcp_roots_guard::{Access, Boundary, Deadline, DirectoryOptions, ErrorKind, ListEntry, Roots};
 
 use crate::support::code;
 use crate::support::tree::Tree;
@@ -36,9 +37,9 @@ const TREE: &str = "file work/bin/tool = x; file docs/tool = x; file bin/tool = 
 fn what_tools_can_write_or_link_is_recognized() {
     let tree = Tree::new(TREE);
     for roots in snapshots(&tree) {
-        let writable = roots.writable_places([]);
-        let resolve = |path: &str| writable.resolve(&tree.path(path));
-        for (path, canonical, contained) in [
+        let paths = ProgramPaths::new(&roots, []);
+        let resolve = |path: &str| paths.resolve(&tree.path(path));
+        for (path, canonical, is_writable) in [
             ("bin/tool", "bin/tool", false),
             ("current/tool", "bin/tool", false),
             ("docs/tool", "docs/tool", false),
@@ -49,22 +50,22 @@ fn what_tools_can_write_or_link_is_recognized() {
         ] {
             let found = resolve(path).unwrap();
             assert_eq!(found, tree.path(canonical), "{path}");
-            assert_eq!(writable.contain(&found), contained, "{path}");
+            assert_eq!(paths.is_writable(&found), is_writable, "{path}");
         }
         assert_eq!(code(resolve("work/link")), Some("through_link"));
         assert_eq!(code(resolve("bin/twice")), Some("through_link"));
         assert_eq!(code(resolve("bin/none")), Some("not_found"));
         let upper = tree.path("WORK/bin/tool");
-        assert!(writable.contain(&upper), "a filesystem may treat the names as one");
+        assert!(paths.is_writable(&upper), "a filesystem may treat the names as one");
         let bin = tree.path("bin");
-        let with_bin = roots.writable_places([bin.as_path()]);
-        assert!(with_bin.contain(&tree.path("bin/tool")));
+        let with_bin = ProgramPaths::new(&roots, [bin.as_path()]);
+        assert!(with_bin.is_writable(&tree.path("bin/tool")));
         assert_eq!(code(with_bin.resolve(&tree.path("bin/in"))), Some("through_link"));
     }
     // Nothing is outside the filesystem root.
     let everything = Roots::from_dirs(["/"], Access::ReadWrite).unwrap();
-    let writable = everything.writable_places([]);
-    assert!(!writable.contain(&writable.resolve(&tree.path("work/link")).unwrap()));
+    let paths = ProgramPaths::new(&everything, []);
+    assert!(!paths.is_writable(&paths.resolve(&tree.path("work/link")).unwrap()));
 }
 
 #[test]
@@ -75,7 +76,8 @@ fn a_rule_for_a_path_around_a_read_only_directory_is_recognized() {
             let path = tree.path(path);
             let path = path.canonicalize().unwrap();
             let opened = fs::File::open(&path).unwrap();
-            let found = roots.read_only_at_or_below(&opened, &path).unwrap();
+            let found =
+                ProgramPaths::new(&roots, []).read_only_at_or_below(&opened, &path).unwrap();
             assert_eq!(found, holds, "{}", path.display());
         }
     }
@@ -93,13 +95,16 @@ fn a_rule_for_another_name_of_a_read_only_file_or_for_a_missing_directory_is_rec
         .build()
         .unwrap();
     let roots = boundary.allowed_roots();
-    assert_eq!((roots.rejected().len(), roots.without_rejected().rejected().len()), (1, 0));
+    // What the configuration rejects is for the operator.
+    let allowed = host::allowed(&boundary, |resolve| resolve());
+    assert_eq!((roots.rejected().len(), allowed.roots.rejected().len()), (1, 0));
+    assert_eq!(roots.iter().count(), allowed.roots.iter().count());
     for (path, holds) in
         [("other/conf", true), ("other/f", false), ("other", false), ("etc", true), ("mnt", true)]
     {
         let path = tree.path(path);
         let opened = fs::File::open(&path).unwrap();
-        let found = roots.read_only_at_or_below(&opened, &path).unwrap();
+        let found = ProgramPaths::new(&roots, []).read_only_at_or_below(&opened, &path).unwrap();
         assert_eq!(found, holds, "{}", path.display());
     }
 }
@@ -110,24 +115,25 @@ fn kept_roots_say_when_to_narrow_again() {
     let tree = Tree::new("file a/app/f = a; file b/app/f = b; link current -> a");
     let boundary =
         Boundary::builder().directory(tree.path("current"), Access::ReadOnly).build().unwrap();
-    let narrow = |text: &str| boundary.narrow([ListEntry::new(text)]);
     let app = tree.path("current/app").display().to_string();
-    let kept = narrow(&app).unwrap();
-    assert_eq!(kept.read("f", 9).unwrap(), b"a");
-    assert_eq!(kept.generation(), boundary.allowed_roots().generation());
+    let narrow = || host::narrow(&boundary, [ListEntry::new(&app)], &Deadline::default()).unwrap();
+    let allowed = || host::allowed(&boundary, |resolve| resolve());
+    let kept = narrow();
+    assert_eq!(kept.roots.read("f", 9).unwrap(), b"a");
+    assert_eq!(kept.generation, allowed().generation);
     // The path was resolved through the operator's symlink.
-    assert!(boundary.allowed_roots().is_provisional());
+    assert!(allowed().is_provisional);
     fs::remove_file(tree.path("current")).unwrap();
     symlink("b", tree.path("current")).unwrap();
     std::thread::sleep(mcp_roots_guard::limits::VERIFY_EVERY);
     // Nobody waits for the resolution.
     let mut started = None;
-    let before = boundary.allowed_roots_with(|resolve| started = Some(resolve));
-    assert_eq!(before.generation(), kept.generation());
-    assert_eq!(boundary.allowed_roots().generation(), kept.generation(), "the turn is taken");
+    let before = host::allowed(&boundary, |resolve| started = Some(resolve));
+    assert_eq!(before.generation, kept.generation);
+    assert_eq!(allowed().generation, kept.generation, "the turn is taken");
     started.unwrap()();
-    assert_ne!(boundary.allowed_roots().generation(), kept.generation());
-    assert_eq!(narrow(&app).unwrap().read("f", 9).unwrap(), b"b");
+    assert_ne!(allowed().generation, kept.generation);
+    assert_eq!(narrow().roots.read("f", 9).unwrap(), b"b");
 }
 
 #[test]
@@ -140,11 +146,9 @@ fn without_a_list_only_the_directories_that_are_always_in_force_are() {
     // A client's own roots give no more.
     let work = tree.path("work").display().to_string();
     let listed = boundary.narrow([ListEntry::new(&work)]).unwrap();
-    assert_eq!(
-        code(listed.always_in_force(&late).read(tree.path("work/f"), 9)),
-        Some("outside_roots")
-    );
-    let roots = boundary.allowed_roots().always_in_force(&late);
+    let always = host::always_in_force(&listed, &late);
+    assert_eq!(code(always.read(tree.path("work/f"), 9)), Some("outside_roots"));
+    let roots = host::always_in_force(&boundary.allowed_roots(), &late);
     assert_eq!(roots.read(tree.path("always/f"), 9).unwrap(), b"a");
     assert_eq!(code(roots.read(tree.path("work/f"), 9)), Some("outside_roots"));
     assert_eq!(code(roots.read("f", 9)), Some("late"));
@@ -161,19 +165,27 @@ fn a_root_is_opened_only_as_what_it_is() {
     let paths = ["work", "single"].map(|name| tree.path(name));
     let roots = Roots::from_dirs(&paths, Access::ReadWrite).unwrap();
     for (root, path) in roots.iter().zip(&paths) {
-        let opened = fs::File::from(roots.open_root_unguarded(root).unwrap());
+        let opened = fs::File::from(ProgramPaths::new(&roots, []).open_root(root).unwrap());
         assert_eq!(opened.metadata().unwrap().ino(), fs::metadata(path).unwrap().ino());
     }
     // A root that is kept does not belong to other roots.
     let other = Roots::from_dirs([tree.path("other")], Access::ReadWrite).unwrap();
     for root in roots.iter() {
-        assert_eq!(code(other.open_root_unguarded(root)), Some("outside_roots"), "{root:?}");
+        assert_eq!(
+            code(ProgramPaths::new(&other, []).open_root(root)),
+            Some("outside_roots"),
+            "{root:?}"
+        );
     }
     for path in &paths {
         fs::rename(path, path.with_extension("moved")).unwrap();
         symlink(path.with_extension("moved"), path).unwrap();
     }
     for root in roots.iter() {
-        assert_eq!(code(roots.open_root_unguarded(root)), Some("root_unavailable"), "{root:?}");
+        assert_eq!(
+            code(ProgramPaths::new(&roots, []).open_root(root)),
+            Some("root_unavailable"),
+            "{root:?}"
+        );
     }
 }
