@@ -79,13 +79,13 @@ pub(crate) const STALLED: Duration = Duration::from_millis(250);
 
 // Slots.
 
-/// The default for [`GuardBuilder::work_at_once`](crate::GuardBuilder::work_at_once). Many
-/// operations can wait for slow disks and networks at once, and a waiting thread costs little.
-pub const WORK: usize = 256;
+/// The default for [`GuardBuilder::slots`](crate::GuardBuilder::slots). Many operations can wait
+/// for slow disks and networks at once, and a waiting thread costs little.
+pub const SLOTS: usize = 256;
 
 /// The most slots. A process can have about ten thousand threads (`kernel.threads-max`, `pids.max`
 /// of containers), and each slot may use two.
-pub(crate) const MOST_WORK: usize = 4096;
+pub(crate) const MOST_SLOTS: usize = 4096;
 
 /// How many jobs of one client may wait: sixteen for each slot that a client has by default. A
 /// model does not make that many calls before it reads a result.

@@ -165,7 +165,7 @@ fn calls_of_disconnected_clients_take_bounded_memory() {
         };
         filesystem.hang();
         // These take all threads of the session, and the others wait.
-        for number in (100..).take(mcp_roots_guard::limits::WORK / 4) {
+        for number in (100..).take(mcp_roots_guard::limits::SLOTS / 4) {
             abandon(&call(number, "read_text_file", &json!({ "path": "mnt/in.txt" })));
         }
         assert!(until(|| filesystem.pending() > 0));

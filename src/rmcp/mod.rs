@@ -45,7 +45,7 @@
 //! ```
 //!
 //! Work and resolution run on threads that the guard owns, so a filesystem that hangs does not
-//! block a thread of the runtime. Clients [take turns](crate::GuardBuilder::work_at_once). A client
+//! block a thread of the runtime. Clients [take turns](crate::GuardBuilder::slots). A client
 //! is identified by its [`ClientKey`] or otherwise by its connection. Requests of the stateless era
 //! (MCP since revision 2026-07-28) over HTTP have no connection of their own, so those without a
 //! key count as one client. Work that is still running when the process exits is interrupted, so
@@ -68,7 +68,7 @@
 //! | the client does not answer | the waiting calls fail after [`fetch_limit`], the request `roots/list` is cancelled, and the client is not asked again for a while | the client does not retry its request |
 //! | the client answers with an error | the waiting calls fail at once, and the client is not asked again for a while | that request fails |
 //!
-//! [unannounced]: crate::GuardBuilder::time_to_live_unannounced
+//! [unannounced]: crate::GuardBuilder::time_to_live_without_notifications
 //! [`ClientRoots::Require`]: crate::ClientRoots::Require
 //! [`fetch_limit`]: crate::GuardBuilder::fetch_limit
 

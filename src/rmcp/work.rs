@@ -27,7 +27,7 @@ impl Guard {
     /// the [module's example](crate::rmcp).
     ///
     /// `work` runs on a thread of the guard, in one of the
-    /// [slots](crate::GuardBuilder::work_at_once) that clients share. If the client's roots change
+    /// [slots](crate::GuardBuilder::slots) that clients share. If the client's roots change
     /// while it waits for one, it does not start, and the call is refused
     /// ([`ROOTS_STALE`](crate::kinds::ROOTS_STALE)). If a client of the stateless era must be asked
     /// for its roots, the result asks for them, and `work` does not run.

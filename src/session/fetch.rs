@@ -237,7 +237,7 @@ impl Client {
         if self.declared.announces_changes() {
             choices.time_to_live
         } else {
-            choices.time_to_live_unannounced
+            choices.time_to_live_without_notifications
         }
     }
 
@@ -318,8 +318,8 @@ impl Leader<'_> {
             let (list, pages) =
                 timeout_at(deadline, fetch_list(source)).await?.ok_or_else(roots_timed_out)??;
             let list = Arc::new(list);
-            let guard_number = requested.guard_number;
-            let as_of = Current { guard_number, ..client.guard.current() };
+            let invalidations = requested.invalidations;
+            let as_of = Current { invalidations, ..client.guard.current() };
             let resolved = client.resolve(list.clone(), deadline).await?;
             client.log_fetched(&resolved.roots, pages);
             let (epoch, expires) =

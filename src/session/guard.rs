@@ -11,7 +11,7 @@ use guarded_fs::host::{self, ResolvedRoots};
 use guarded_fs::{Boundary, Deadline, Error, ErrorKind, Result, WhyNone};
 use tokio::runtime::Handle;
 
-use crate::limits::{FETCH_LIMIT, LONGEST_TIME, MOST_WORK, SESSIONS, TIME_TO_LIVE, WORK};
+use crate::limits::{FETCH_LIMIT, LONGEST_TIME, MOST_SLOTS, SESSIONS, SLOTS, TIME_TO_LIVE};
 use crate::session::cache::SnapshotCache;
 use crate::session::errors::too_many_sessions;
 use crate::session::runtime::Instant;
@@ -54,7 +54,7 @@ struct Inner {
     cache: SnapshotCache,
     sessions: AtomicUsize,
     slots: Slots,
-    number: AtomicU64,
+    invalidations: AtomicU64,
 }
 
 /// Builds a [`Guard`] from the operator's choices.
@@ -69,8 +69,8 @@ pub struct GuardBuilder {
     bare_paths: bool,
     pub(crate) fetch_limit: Duration,
     pub(crate) time_to_live: Duration,
-    pub(crate) time_to_live_unannounced: Duration,
-    work_at_once: usize,
+    pub(crate) time_to_live_without_notifications: Duration,
+    slots: usize,
     #[cfg(feature = "rmcp")]
     pub(crate) stalled_after: Option<Duration>,
     runtime: Option<Handle>,
@@ -115,15 +115,16 @@ impl GuardBuilder {
     /// Sets how long the list of a client that does not announce changes is used. The default is
     /// zero: it is requested for each request. With a longer time, a root that such a client has
     /// withdrawn is served for up to that time.
-    pub fn time_to_live_unannounced(mut self, time_to_live: Duration) -> Self {
-        self.time_to_live_unannounced = time_to_live.min(LONGEST_TIME);
-        self.list_option_error
-            .get_or_insert("client roots are ignored: leave time_to_live_unannounced out");
+    pub fn time_to_live_without_notifications(mut self, time_to_live: Duration) -> Self {
+        self.time_to_live_without_notifications = time_to_live.min(LONGEST_TIME);
+        self.list_option_error.get_or_insert(
+            "client roots are ignored: leave time_to_live_without_notifications out",
+        );
         self
     }
 
     /// Sets the number of slots: how many handlers can work at once, from 1 to 4,096. The default
-    /// is [`WORK`].
+    /// is [`SLOTS`].
     ///
     /// - One client's work takes at most a quarter of the slots, rounded down, but always at least
     ///   one.
@@ -139,8 +140,8 @@ impl GuardBuilder {
     ///
     /// The server's own threads for blocking work (`max_blocking_threads`) are not used, unless
     /// [`runtime`](Self::runtime) says so.
-    pub fn work_at_once(mut self, work: usize) -> Self {
-        self.work_at_once = work;
+    pub fn slots(mut self, slots: usize) -> Self {
+        self.slots = slots;
         self
     }
 
@@ -191,18 +192,18 @@ impl GuardBuilder {
                 "with any_listed, only what a client lists is in force: leave client_roots out",
             );
         }
-        if !(1..=MOST_WORK).contains(&self.work_at_once) {
-            return invalid("work_at_once must be between 1 and 4096");
+        if !(1..=MOST_SLOTS).contains(&self.slots) {
+            return invalid("slots must be between 1 and 4096");
         }
         Ok(self.into_guard())
     }
 
     fn into_guard(self) -> Guard {
-        let time_to_live = self.time_to_live.max(self.time_to_live_unannounced);
+        let time_to_live = self.time_to_live.max(self.time_to_live_without_notifications);
         let (cache, sessions) = (SnapshotCache::new(time_to_live), AtomicUsize::new(0));
-        let slots = Slots::new(self.work_at_once, self.runtime.as_ref());
-        let number = AtomicU64::new(0);
-        Guard { inner: Arc::new(Inner { choices: self, cache, sessions, slots, number }) }
+        let slots = Slots::new(self.slots, self.runtime.as_ref());
+        let invalidations = AtomicU64::new(0);
+        Guard { inner: Arc::new(Inner { choices: self, cache, sessions, slots, invalidations }) }
     }
 }
 
@@ -222,8 +223,8 @@ impl Guard {
             bare_paths: false,
             fetch_limit: FETCH_LIMIT,
             time_to_live: TIME_TO_LIVE,
-            time_to_live_unannounced: Duration::ZERO,
-            work_at_once: WORK,
+            time_to_live_without_notifications: Duration::ZERO,
+            slots: SLOTS,
             #[cfg(feature = "rmcp")]
             stalled_after: None,
             runtime: None,
@@ -244,8 +245,8 @@ impl Guard {
 
     /// Withdraws all cached snapshots and frees their memory. The next call of each client requests
     /// its roots again. Fetches in progress are not affected.
-    pub fn forget_all(&self) {
-        self.inner.number.fetch_add(1, Ordering::Relaxed);
+    pub fn invalidate_all(&self) {
+        self.inner.invalidations.fetch_add(1, Ordering::Relaxed);
         self.inner.cache.clear();
     }
 
@@ -266,7 +267,7 @@ impl Guard {
         Current {
             now: Instant::now(),
             generation: self.allowed().generation,
-            guard_number: self.inner.number.load(Ordering::Relaxed),
+            invalidations: self.inner.invalidations.load(Ordering::Relaxed),
         }
     }
 

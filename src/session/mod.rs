@@ -56,7 +56,7 @@ use crate::wire::{ClientCapabilities, ListRootsResult};
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// let guard = Guard::new(Boundary::any_listed().build()?);
 /// let session = guard.session(ClientCapabilities::with_announced_roots())?;
-/// assert_eq!(session.state(), RootsState::Stale);
+/// assert_eq!(session.state(), RootsState::Unknown);
 /// // Sends a request to the client.
 /// let ask = |_: Option<String>| async {
 ///     RootsResponse::List(ListRootsResult::from_uris(["file:///tmp"]))
@@ -97,7 +97,7 @@ use crate::wire::{ClientCapabilities, ListRootsResult};
 /// | case | behavior |
 /// | --- | --- |
 /// | it announces changes (`listChanged`) | its list is used until it announces a change, for an hour at most |
-/// | it does not announce changes | it is asked for each request, unless [`time_to_live_unannounced`] is set |
+/// | it does not announce changes | it is asked for each request, unless [`time_to_live_without_notifications`] is set |
 /// | several calls arrive at once | one call asks, within its own request, and the others wait. If that call is cancelled or stalls, or its [`RootsSource`] panics, a waiting call asks. The panic propagates only to that call |
 /// | the list changes while it is requested | the result is discarded, and the list is requested again |
 /// | it answers with an error, or not within 5 s ([`fetch_limit`]) | the waiting calls end, and further calls are refused immediately for 1 s, unless the client announces a change. This time doubles with each consecutive failure, up to 30 s |
@@ -109,7 +109,7 @@ use crate::wire::{ClientCapabilities, ListRootsResult};
 /// Cursor, needs [`allow_bare_paths`].
 ///
 /// [always]: crate::DirectoryOptions::always
-/// [`time_to_live_unannounced`]: crate::GuardBuilder::time_to_live_unannounced
+/// [`time_to_live_without_notifications`]: crate::GuardBuilder::time_to_live_without_notifications
 /// [`fetch_limit`]: crate::GuardBuilder::fetch_limit
 /// [`allow_bare_paths`]: crate::GuardBuilder::allow_bare_paths
 #[derive(Clone)]
@@ -148,7 +148,7 @@ pub enum RootsState {
     Ignored,
     /// The roots must be requested: they never were, they changed, expired or were evicted, or the
     /// client does not announce changes.
-    Stale,
+    Unknown,
     /// The roots were requested but could not be obtained. None of them is in force.
     Failed(ErrorKind),
     /// The client's list put no root in force, because it is empty or every entry was rejected.
@@ -232,7 +232,7 @@ impl Session {
     /// for filesystem operations outside a request, for example to look at a file that the client
     /// has subscribed to, or with an SDK for which this crate has no adapter.
     ///
-    /// The work waits for one of the [slots](crate::GuardBuilder::work_at_once) that the client's
+    /// The work waits for one of the [slots](crate::GuardBuilder::slots) that the client's
     /// requests use. If the future is dropped before the work starts, the work never runs. Work
     /// that has started continues.
     ///
@@ -294,7 +294,7 @@ impl Session {
     /// [always](crate::DirectoryOptions::always) in force. Its [`failure`](Roots::failure) is then
     ///
     /// - [`ROOTS_STALE`](crate::kinds::ROOTS_STALE) if the list must be requested again, which is
-    ///   [usual](crate::GuardBuilder::time_to_live_unannounced) for a client that does not announce
+    ///   [usual](crate::GuardBuilder::time_to_live_without_notifications) for a client that does not announce
     ///   changes;
     /// - [`ROOTS_UNSUPPORTED`](crate::kinds::ROOTS_UNSUPPORTED) if the client declared no roots and
     ///   gets [nothing](crate::ClientRoots::Require).
@@ -347,7 +347,7 @@ impl Session {
         match client.valid() {
             Some(cached) if cached.resolved.roots.why_none().is_some() => RootsState::Empty,
             Some(_) => RootsState::Available,
-            None => client.failure().map_or(RootsState::Stale, RootsState::Failed),
+            None => client.failure().map_or(RootsState::Unknown, RootsState::Failed),
         }
     }
 

@@ -33,7 +33,7 @@ use crate::wire::Effect;
 /// observer.observe(br#"{"method":"initialize","params":{"capabilities":{"roots":{}}}}"#);
 /// // In each tool.
 /// let session = observer.session()?;
-/// assert_eq!(session.state(), RootsState::Stale);
+/// assert_eq!(session.state(), RootsState::Unknown);
 /// # Ok::<(), mcp_roots_guard::Error>(())
 /// ```
 #[derive(Clone, Debug)]

@@ -34,7 +34,7 @@ pub(crate) struct Current {
     pub(crate) now: Instant,
     /// The boundary's generation.
     pub(crate) generation: u64,
-    pub(crate) guard_number: u64,
+    pub(crate) invalidations: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl CacheEntry {
         // Defense: A change withdraws the snapshot immediately.
         if self.epoch.is_over()
             || current.now >= self.expires
-            || self.as_of.guard_number != current.guard_number
+            || self.as_of.invalidations != current.invalidations
         {
             return Validity::Invalid;
         }
@@ -71,7 +71,7 @@ impl CacheEntry {
     }
 
     pub(crate) fn resolved_again(&self, resolved: ResolvedRoots, now: Current) -> Self {
-        let as_of = Current { guard_number: self.as_of.guard_number, ..now };
+        let as_of = Current { invalidations: self.as_of.invalidations, ..now };
         Self {
             epoch: self.epoch.clone(),
             expires: self.expires,
@@ -258,7 +258,7 @@ mod tests {
     const MINUTE: Duration = Duration::from_secs(60);
 
     fn current(now: Instant) -> Current {
-        Current { now, generation: 0, guard_number: 0 }
+        Current { now, generation: 0, invalidations: 0 }
     }
 
     fn step(state: &mut State, cached: Option<&Arc<CacheEntry>>, current: Current) -> Step {
@@ -293,7 +293,7 @@ mod tests {
         for (case, current, expected) in [
             ("valid", current(now), "serve"),
             ("expired", current(now + MINUTE), "ask"),
-            ("forgotten", Current { guard_number: 1, ..current(now) }, "ask"),
+            ("forgotten", Current { invalidations: 1, ..current(now) }, "ask"),
             ("another generation", Current { generation: 1, ..current(now) }, "resolve"),
         ] {
             let step = match step(&mut state, Some(&cached), current) {

@@ -81,7 +81,7 @@ impl<'a> World<'a> {
             .chain(given)
             .filter_map(|(root, names)| Some((names.len(), root, rest_after(names, path)?)));
         let longest = candidates.reduce(|best, next| if next.0 > best.0 { next } else { best });
-        let begun = self.aliases.begin(OsStr::from_bytes(path));
+        let begun = self.aliases.strip_root(OsStr::from_bytes(path));
         let expected = longest.map(|(_, root, rest)| (root, OsStr::from_bytes(rest)));
         assert_eq!(begun, expected, "the root of {} in {self}", path.escape_ascii());
     }
@@ -114,7 +114,7 @@ impl<'a> World<'a> {
             beneath.iter().copied().filter(|&root| self.roots[root].0 != *names).collect();
         assert_eq!(aliases.roots_below(&path), strictly, "below {} in {self}", shown(names));
         assert_eq!(
-            aliases.holds(&path),
+            aliases.has_root_at_or_below(&path),
             !beneath.is_empty(),
             "whether {} contains a root in {self}",
             shown(names)

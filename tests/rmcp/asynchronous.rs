@@ -39,7 +39,7 @@ fn roots_of(tree: &Tree) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn work_that_waits_holds_no_slot() {
     let tree = Tree::new();
-    let guard = tree.builder().work_at_once(4).build().unwrap();
+    let guard = tree.builder().slots(4).build().unwrap();
     let (waiting, mut reports) = mpsc::unbounded_channel();
     let gate = Arc::new(Semaphore::new(0));
     let opened = gate.clone();

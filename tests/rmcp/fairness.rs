@@ -84,7 +84,7 @@ fn another_client_does_not_wait_for_a_clients_many_searches() {
         for file in 0..1000 {
             std::fs::write(tree.path(&format!("op/big/{file}")), "text").unwrap();
         }
-        let guard = tree.builder().work_at_once(slots).build().unwrap();
+        let guard = tree.builder().slots(slots).build().unwrap();
         let (http, mut reports) =
             Http::reporting(&guard, StreamableHttpServerConfig::default()).await;
         let mut attacker = http.begin(json!({})).await;
@@ -208,7 +208,7 @@ mod hung_operations {
 async fn stateless_requests_of_another_connection_do_not_wait() {
     let tree = Tree::new();
     // Each client has one slot.
-    let guard = tree.builder().work_at_once(4).build().unwrap();
+    let guard = tree.builder().slots(4).build().unwrap();
     let [mut one, mut other] = [(); 2].map(|()| Raw::connect(&guard));
     for id in 1..=2 {
         one.send(&stateless(call(id, "walk", ""), json!({}))).await;
@@ -230,7 +230,7 @@ fn an_option_without_effect_is_refused() {
     for (slots, expected) in
         [(0, Some("invalid_options")), (1, None), (4096, None), (4097, Some("invalid_options"))]
     {
-        let built = tree.builder().work_at_once(slots).build();
+        let built = tree.builder().slots(slots).build();
         assert_eq!(built.err().map(|error| error.code()), expected, "{slots} slots");
     }
     let ignores = tree.builder_for(ClientRoots::Ignore);

@@ -111,7 +111,7 @@ async fn a_call_whose_work_makes_no_step_is_answered() {
     let (go, waits) = std::sync::mpsc::channel::<()>();
     let waits = Arc::new(Mutex::new(waits));
     // The client has one slot.
-    let guard = tree.builder().stalled_after(TIME).work_at_once(1).build().unwrap();
+    let guard = tree.builder().stalled_after(TIME).slots(1).build().unwrap();
     let mut raw = Raw::to_tool(&guard, move |guard, call, ctx| {
         let waits = waits.clone();
         async move {

@@ -14,7 +14,7 @@ const SOON: Duration = Duration::from_secs(60);
 #[tokio::test]
 async fn long_work_does_not_delay_fetching_roots() {
     let tree = Tree::new();
-    let guard = tree.builder().work_at_once(1).build().unwrap();
+    let guard = tree.builder().slots(1).build().unwrap();
     let (mut slow, mut other) = (Raw::undeclared(&guard).await, Raw::announcing(&guard).await);
     for id in 1..=3 {
         slow.send(&call(id, "walk", "")).await;
@@ -81,7 +81,7 @@ async fn a_silent_client_and_fifos_delay_no_request_without_input() {
 #[tokio::test]
 async fn work_queued_before_its_roots_were_withdrawn_never_begins() {
     let tree = Tree::new();
-    let guard = tree.builder().work_at_once(1).build().unwrap();
+    let guard = tree.builder().slots(1).build().unwrap();
     let (mut slow, mut other) = (Raw::undeclared(&guard).await, Raw::announcing(&guard).await);
     let (a, b) = (list([tree.uri("op/a")]), list([tree.uri("op/b")]));
     assert_eq!(other.read("in.txt", &a).await.as_deref(), Ok("a"));

@@ -188,7 +188,7 @@ async fn a_session_is_closed_even_if_it_is_still_referenced() {
     };
     assert_eq!(
         states(),
-        [RootsState::Closed, RootsState::Stale],
+        [RootsState::Closed, RootsState::Unknown],
         "after the client initialized again"
     );
     drop(raw);
@@ -210,7 +210,7 @@ pub(crate) async fn wait_until_sessions(guard: &Guard, most: usize) {
 #[tokio::test]
 async fn work_outside_a_request_runs_in_a_slot_while_the_session_is_open() {
     let tree = Tree::new();
-    let guard = tree.builder().work_at_once(1).build().unwrap();
+    let guard = tree.builder().slots(1).build().unwrap();
     let session = || guard.session(ClientCapabilities::without_roots()).unwrap();
     let (one, other) = (session(), session());
     let here = std::thread::current().id();

@@ -172,7 +172,7 @@ async fn an_unresponsive_client_delays_a_call_by_at_most_the_fetch_limit() {
     assert_eq!(waits, [1, 2, 4, 8, 16, 30, 30, 30]);
     // A change notification shows that the client is alive, and ends the back-off.
     session.list_changed();
-    assert_eq!(session.state(), RootsState::Stale);
+    assert_eq!(session.state(), RootsState::Unknown);
     assert_eq!(served(&tree, &session, source_listing(&tree, &["a"])).await, Ok("a".into()));
 }
 
@@ -197,7 +197,7 @@ async fn a_waiting_call_times_out_at_its_own_deadline() {
     assert!(took <= LIMIT + Duration::from_millis(10), "{took:?}");
     // The waiting call had only a tenth of the limit for its own request, so the client does not
     // count as failed.
-    assert_eq!(session.state(), RootsState::Stale);
+    assert_eq!(session.state(), RootsState::Unknown);
     assert_eq!(served(&tree, &session, source_listing(&tree, &["a"])).await, Ok("a".into()));
 }
 
@@ -263,7 +263,7 @@ async fn each_bad_answer_has_its_own_error_and_the_session_recovers() {
         assert_eq!(code(earlier.1.check(".")), Some("roots_stale"), "{name}");
         assert_eq!(code(earlier.0.metadata()), Some("roots_stale"), "{name}");
         session.list_changed();
-        assert_eq!(session.state(), RootsState::Stale, "{name}");
+        assert_eq!(session.state(), RootsState::Unknown, "{name}");
         earlier = checked("a").await;
         assert_eq!(session.state(), RootsState::Available, "{name}");
     }
@@ -288,7 +288,7 @@ fn a_guard_that_ignores_client_roots_rejects_options_about_them() {
     let hour = Duration::from_secs(3600);
     for (builder, name) in [
         (ignore().time_to_live(hour), "time_to_live"),
-        (ignore().time_to_live_unannounced(hour), "time_to_live_unannounced"),
+        (ignore().time_to_live_without_notifications(hour), "time_to_live_without_notifications"),
         (ignore().allow_bare_paths(), "allow_bare_paths"),
     ] {
         let refused = builder.build().unwrap_err();
@@ -312,7 +312,7 @@ async fn a_list_that_changes_during_its_fetch_is_requested_again() {
     });
     assert_eq!(code(roots.await), Some("roots_changing"));
     assert_eq!(requests, 5);
-    assert_eq!(session.state(), RootsState::Stale);
+    assert_eq!(session.state(), RootsState::Unknown);
 }
 
 #[tokio::test(start_paused = true)]
@@ -321,14 +321,14 @@ async fn a_list_is_used_for_its_time_to_live_unless_it_is_forgotten() {
     let short = Duration::from_secs(2);
     for (builder, open) in [
         (guard(&tree).time_to_live(short), announcing as fn(&Guard) -> Session),
-        (guard(&tree).time_to_live_unannounced(short), silent),
+        (guard(&tree).time_to_live_without_notifications(short), silent),
     ] {
         let guard = builder.build().unwrap();
         let session = open(&guard);
         let client = Client::listing(list(&tree, &["a"]));
         for (seconds, requests, state) in [
             (1, 1, RootsState::Available),
-            (1, 1, RootsState::Stale),
+            (1, 1, RootsState::Unknown),
             (0, 2, RootsState::Available),
         ] {
             assert_eq!(served(&tree, &session, client.source()).await, Ok("a".into()));
@@ -336,8 +336,8 @@ async fn a_list_is_used_for_its_time_to_live_unless_it_is_forgotten() {
             assert_eq!((client.requests(), session.state()), (requests, state));
         }
         // A snapshot that the cache evicts is missing in the same way.
-        guard.forget_all();
-        assert_eq!(session.state(), RootsState::Stale);
+        guard.invalidate_all();
+        assert_eq!(session.state(), RootsState::Unknown);
         assert_eq!(served(&tree, &session, client.source()).await, Ok("a".into()));
         assert_eq!(client.requests(), 3);
     }
@@ -485,7 +485,7 @@ async fn one_sessions_roots_never_serve_another() {
             let mine = source_listing(&tree, &[&format!("own/{number}/{directory}")]);
             match random.below(8) {
                 0 => session.list_changed(),
-                1 => guard.forget_all(),
+                1 => guard.invalidate_all(),
                 2 => session = announcing(&guard),
                 3 => {
                     let limit = Duration::from_micros(random.below(300));
@@ -540,7 +540,8 @@ async fn extreme_limits_work() {
     let (most, none) = (Duration::MAX, Duration::ZERO);
     for (time, expected) in [(most, None), (none, Some("roots_timed_out"))] {
         let builder = guard(&tree).fetch_limit(time).time_to_live(time);
-        let session = announcing(&builder.time_to_live_unannounced(time).build().unwrap());
+        let session =
+            announcing(&builder.time_to_live_without_notifications(time).build().unwrap());
         assert_eq!(code(session.roots(source_listing(&tree, &["a"])).await), expected, "{time:?}");
         assert_eq!(code(session.roots(source_listing(&tree, &["a"])).await), expected, "{time:?}");
     }
@@ -587,7 +588,8 @@ async fn a_burst_of_changes_refuses_no_call() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_expires_before_it_arrives_serves_no_later_call() {
     let tree = Tree::new("dir a; dir b");
-    let guard = guard(&tree).time_to_live_unannounced(Duration::from_millis(10)).build().unwrap();
+    let guard =
+        guard(&tree).time_to_live_without_notifications(Duration::from_millis(10)).build().unwrap();
     let session = silent(&guard);
     let slow = answer_after(LIMIT / 2, RootsResponse::List(list(&tree, &["a"])));
     let leader = session.clone();
@@ -849,7 +851,7 @@ fn a_list_that_is_resolved_again_expires_no_later() {
         let tree = Tree::new("file a/f = old; file b/f = new; link l -> a");
         let boundary = Boundary::builder().directory(tree.path(""), Access::ReadOnly);
         let guard = Guard::builder(boundary.build().unwrap())
-            .time_to_live_unannounced(2 * SYMLINKED_LIST_TTL)
+            .time_to_live_without_notifications(2 * SYMLINKED_LIST_TTL)
             .runtime(tokio::runtime::Handle::current())
             .build()
             .unwrap();

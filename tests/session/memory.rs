@@ -92,7 +92,7 @@ async fn the_weight_of_a_cached_snapshot_is_close_to_its_size() {
         let roots = first.roots(source(&list)).await.unwrap();
         println!("{shape}: {} roots, {} rejected", roots.iter().count(), roots.rejected().len());
         drop((first, roots));
-        guard.forget_all();
+        guard.invalidate_all();
         let region = Region::new(ALLOCATOR);
         let session = session(&guard, list.clone()).await;
         let taken = heap(&region);
@@ -105,7 +105,7 @@ async fn the_weight_of_a_cached_snapshot_is_close_to_its_size() {
             wrong.push(shape);
         }
         drop(session);
-        guard.forget_all();
+        guard.invalidate_all();
     }
     assert!(wrong.is_empty(), "{wrong:?}");
 }

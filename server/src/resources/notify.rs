@@ -157,7 +157,7 @@ impl Follower {
     async fn run(self) {
         let (mut changes, mut polls) = (self.session.changes(), interval(POLL));
         polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut state = RootsState::Stale;
+        let mut state = RootsState::Unknown;
         loop {
             tokio::select! {
                 result = changes.changed() => {
@@ -217,5 +217,5 @@ fn is_known(state: RootsState) -> bool {
 /// Whether the known roots may no longer be used, because the client has announced a change and not
 /// sent a valid list since, or because the session is closed.
 fn is_withdrawn(state: RootsState) -> bool {
-    matches!(state, RootsState::Stale | RootsState::Failed(_) | RootsState::Closed)
+    matches!(state, RootsState::Unknown | RootsState::Failed(_) | RootsState::Closed)
 }

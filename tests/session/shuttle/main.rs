@@ -84,7 +84,7 @@ impl Role {
                 Box::pin(async move { (0..times).for_each(|_| world.change()) })
             }
             Self::Closes => Box::pin(async move { world.close() }),
-            Self::Forgets => Box::pin(async move { world.guard.forget_all() }),
+            Self::Forgets => Box::pin(async move { world.guard.invalidate_all() }),
             Self::ChecksProof(times) => Box::pin(async move {
                 let Some(roots) = world.call().await else { return };
                 if let Some((checked, version)) = world.proof(&roots) {

@@ -99,7 +99,7 @@ fn is_here(filesystem: &Roots, alias: &Path, root: &Root) -> Result<bool> {
         return Ok(false);
     }
     // On Windows, the volume may not exist.
-    if filesystem.index().begin(alias.as_os_str()).is_none() {
+    if filesystem.index().strip_root(alias.as_os_str()).is_none() {
         return Ok(false);
     }
     let mut budget = Budget::new();

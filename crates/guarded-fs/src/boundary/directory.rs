@@ -227,7 +227,7 @@ impl Directory {
     ) -> Result<(Root, Links)> {
         let location = Location::from_path(&self.path).map_err(|error| error.reason())?;
         // On Windows, the volume may be missing, for example if a disk is unplugged.
-        if filesystem.index().begin(location.as_os_str()).is_none() {
+        if filesystem.index().strip_root(location.as_os_str()).is_none() {
             *planned = Some(location.as_unchecked_path().to_owned());
             return Err(Code::NotFound.into());
         }

@@ -261,7 +261,9 @@ impl ListResolver<'_> {
         }
         let is_root_itself = |rest| components(rest).all(|(name, _)| name == ".");
         // An enclosing root itself needs no look-up, whether or not it exists now.
-        if let Some((number, rest)) = index.begin(text).filter(|(_, rest)| is_root_itself(rest)) {
+        if let Some((number, rest)) =
+            index.strip_root(text).filter(|(_, rest)| is_root_itself(rest))
+        {
             let outer = enclosing.root(number)?;
             if outer.is_file() && ends_as_directory(rest) {
                 return Err(Code::NotADirectory.into());

@@ -233,7 +233,8 @@ impl Roots {
     pub(crate) fn why_outside(&self, request: &Location) -> Option<String> {
         let allowed = self.with_allowed().nth(1)?;
         let named = self.named(request)?;
-        let begin = |roots: &Self| roots.index().begin(named.as_os_str()).map(|(root, _)| root);
+        let begin =
+            |roots: &Self| roots.index().strip_root(named.as_os_str()).map(|(root, _)| root);
         let root = allowed.root(begin(allowed)?).ok()?;
         if begin(self).is_some() {
             // A symlink led outside.

@@ -186,7 +186,8 @@ impl Roots {
             }
             // The entries of a walk have the path under which the client knows the root.
             let shown = PathBuf::from(root.client_path());
-            let is_name = self.index().begin(shown.as_os_str()) == Some((number, OsStr::new("")));
+            let is_name =
+                self.index().strip_root(shown.as_os_str()) == Some((number, OsStr::new("")));
             match self.check(if is_name { &shown } else { root.path() }) {
                 Ok(top) => checked.push(top),
                 Err(error) if error.reason() == Code::RootUnavailable => missing = Some(error),

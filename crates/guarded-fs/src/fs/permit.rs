@@ -182,7 +182,7 @@ impl Proof {
     /// Whether a root or an allowed directory, even a missing one, is at or below this canonical
     /// path.
     pub(super) fn holds_root(&self, canonical: &Path) -> bool {
-        self.roots().with_allowed().any(|roots| roots.hold(canonical))
+        self.roots().with_allowed().any(|roots| roots.have_root_at_or_below(canonical))
     }
 
     fn kept_roots(&self) -> impl Iterator<Item = &Root> {

@@ -141,7 +141,7 @@ impl<'a> ProgramPaths<'a> {
     pub fn open_root(&self, root: &Root) -> Result<OwnedFd> {
         self.roots.ensure_usable()?;
         let (index, path) = (self.roots.index(), root.path().as_os_str());
-        let begun = index.begin(path).filter(|(_, rest)| components(rest).next().is_none());
+        let begun = index.strip_root(path).filter(|(_, rest)| components(rest).next().is_none());
         // A root that is kept gives no access to roots that do not contain it.
         let root = self.roots.root(begun.ok_or(Code::OutsideRoots)?.0)?;
         // The cached handle of an allowed directory can be one that was just replaced.

@@ -119,7 +119,7 @@ impl PathIndex {
     }
 
     /// Whether a root is at this canonical path or beneath it.
-    pub fn holds(&self, canonical: &Path) -> bool {
+    pub fn has_root_at_or_below(&self, canonical: &Path) -> bool {
         self.canonical.find(canonical).is_some()
     }
 
@@ -176,7 +176,7 @@ impl PathIndex {
     }
 
     /// The root with the longest path or alias that an absolute path starts with, and the rest.
-    pub fn begin<'a>(&self, path: &'a OsStr) -> Option<(usize, &'a OsStr)> {
+    pub fn strip_root<'a>(&self, path: &'a OsStr) -> Option<(usize, &'a OsStr)> {
         match self.begin_from(path, Origin::Request) {
             (Position::Root(root), rest) => Some((root, rest)),
             (Position::Ancestor(_), _) => None,
@@ -426,7 +426,7 @@ mod tests {
         (0..2 * ROOT_NAMES)
             .for_each(|number| aliases.add_alias(Path::new(&format!("/{number}")), 0));
         assert_eq!(aliases.aliases.len(), ROOT_NAMES);
-        let begins = |path: &'static str| aliases.begin(OsStr::new(path)).is_some();
+        let begins = |path: &'static str| aliases.strip_root(OsStr::new(path)).is_some();
         assert_eq!([begins("/r/x"), begins("/0/x"), begins("/199999/x")], [true, true, false]);
     }
 
@@ -443,7 +443,7 @@ mod tests {
         let none = PathIndex::default();
         assert_eq!(
             (
-                none.begin(OsStr::new("/x")),
+                none.strip_root(OsStr::new("/x")),
                 none.beneath(TOP).len(),
                 none.child(TOP, OsStr::new("x"))
             ),

@@ -183,7 +183,7 @@ impl Roots {
         // This is a fast path for the common case of one root that is named by its canonical path.
         let only = self.only_root().filter(|only| only.aliases.is_empty());
         let below = only.and_then(|only| below(request, only.path()));
-        below.map(|below| (0, below)).or_else(|| self.index().begin(request))
+        below.map(|below| (0, below)).or_else(|| self.index().strip_root(request))
     }
 }
 

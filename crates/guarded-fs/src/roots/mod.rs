@@ -14,7 +14,7 @@ mod scope;
 mod snapshot;
 mod lookup;
 #[cfg(target_os = "linux")]
-mod kernel;
+mod kernel_walk;
 
 pub(crate) use self::allowed::AllowedDirectory;
 pub(crate) use self::lookup::{Links, Lookups, resolve_symlink_in, retry_changed};

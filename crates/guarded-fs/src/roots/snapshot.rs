@@ -146,7 +146,8 @@ impl Roots {
         let location = root.try_into().map_err(Into::into)?.with_separators(self.index());
         let path = location.as_unchecked_path();
         let base = self.iter().position(|root| root.paths().any(|alias| is_same(alias, path)));
-        let begin = || self.index().begin(path.as_os_str()).filter(|(_, rest)| rest.is_empty());
+        let begin =
+            || self.index().strip_root(path.as_os_str()).filter(|(_, rest)| rest.is_empty());
         let declared = || begin().filter(|_| self.index().is_absolute(path.as_os_str()));
         match base.or_else(|| declared().map(|(root, _)| root)) {
             Some(base) => Ok(Self { base: Some(base), ..self.clone() }),
@@ -327,10 +328,10 @@ impl Roots {
     }
 
     /// Whether a root, or a missing allowed directory, is at this canonical path or below it.
-    pub(crate) fn hold(&self, canonical: &Path) -> bool {
+    pub(crate) fn have_root_at_or_below(&self, canonical: &Path) -> bool {
         let is_inside =
             |(planned, _): &(PathBuf, Access)| path_key(planned).starts_with(path_key(canonical));
-        self.index().holds(canonical) || self.planned().iter().any(is_inside)
+        self.index().has_root_at_or_below(canonical) || self.planned().iter().any(is_inside)
     }
 
     pub(crate) fn planned(&self) -> &[(PathBuf, Access)] {

@@ -481,8 +481,11 @@ mod tests {
             let resolved = resolved(&mut memory, &aliases, request, last_name);
             assert_eq!(resolved, expected, "{request} {last_name:?}");
         }
-        let outside: Vec<_> =
-            memory.asked.iter().filter(|path| aliases.begin(path.as_os_str()).is_none()).collect();
+        let outside: Vec<_> = memory
+            .asked
+            .iter()
+            .filter(|path| aliases.strip_root(path.as_os_str()).is_none())
+            .collect();
         assert!(outside.is_empty(), "looked up {outside:?}");
     }
 
