@@ -125,7 +125,7 @@ struct Figures {
 impl Clients {
     fn new(directories: &[PathBuf], kept: usize, count: usize) -> Self {
         let guard = Guard::new(Boundary::any_listed().build().unwrap());
-        let declared = || ClientCapabilities::with_announced_roots();
+        let declared = || ClientCapabilities::WithAnnouncedRoots;
         let directories = directories.iter().take(kept).cycle().take(count);
         let sessions = directories
             .map(|directory| {

@@ -279,7 +279,7 @@ fn clients(scale: Scale) {
     let begin = |count: usize| -> Vec<(Session, String, PathBuf)> {
         let directories = all.iter().cycle().take(count);
         let begin = |directory: &PathBuf| {
-            let session = guard.session(ClientCapabilities::with_announced_roots()).unwrap();
+            let session = guard.session(ClientCapabilities::WithAnnouncedRoots).unwrap();
             runtime.block_on(open(&session, directory, &text(&directory.join("file.txt"))));
             (session, text(&directory.join("file.txt")), directory.clone())
         };
@@ -287,7 +287,7 @@ fn clients(scale: Scale) {
     };
     let most = *scale.up_to(100_000).last().unwrap();
     let sessions = begin(most);
-    let another = guard.session(ClientCapabilities::with_announced_roots());
+    let another = guard.session(ClientCapabilities::WithAnnouncedRoots);
     drop(unless_limited(&format!("one session more than {most}"), another));
     let subjects = scale.up_to(most).into_iter().map(|count| {
         let (next, sessions) = (std::cell::Cell::new(0), sessions.get(..count).unwrap());

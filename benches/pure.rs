@@ -71,7 +71,7 @@ fn contain(roots: u32, times: u32) {
 fn session(times: u32) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let guard = Guard::new(Boundary::any_listed().build().unwrap());
-    let session = guard.session(ClientCapabilities::with_announced_roots()).unwrap();
+    let session = guard.session(ClientCapabilities::WithAnnouncedRoots).unwrap();
     runtime.block_on(async {
         let listed = async |_: Option<String>| {
             RootsResponse::List(ListRootsResult::from_uris(["file:///tmp"]))

@@ -147,7 +147,7 @@ fn answer(roots: &Roots, intent: Intent, request: &str) -> Value {
     let kind = checked.metadata().map(|metadata| metadata.file_type().to_string());
     json!({
         "decision": "allowed",
-        "path": checked.display_path(),
+        "path": checked.to_unguarded_path().display().to_string(),
         "root": checked.root().path().to_string_lossy(),
         "relative": checked.relative().to_string_lossy(),
         "exists": checked.exists(),

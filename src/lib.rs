@@ -99,9 +99,9 @@
 //!   on threads that may block. With the feature `rmcp`, and in [`Session::run`], they run on the
 //!   guard's own threads, where hung operations delay a client that has none by about two seconds
 //!   at most. If twice as many operations hang as there are slots, new ones are refused (`busy`).
-//! - A request that obtained its [`Roots`] before the client's roots changed is decided by that
-//!   snapshot, and the files that it opened stay open. Long-running work should call
-//!   [`Session::still_allows`] before each step.
+//! - A file that was opened before the client's roots changed stays open. Roots and proofs obtained
+//!   before refuse everything from then on: work that goes on asks for the [known
+//!   roots](Session::known_roots) again.
 //! - A client's list with an entry through a symlink is resolved again only after
 //!   [`SYMLINKED_LIST_TTL`](limits::SYMLINKED_LIST_TTL).
 //!

@@ -459,7 +459,7 @@
 //!     // Malformed capabilities are an error: treating them as "no roots" could grant more access.
 //!     let declared: ClientCapabilities = serde_json::from_value(declared.clone())?;
 //!     let session = guard.session(declared)?; // only for this request
-//!     if declared == ClientCapabilities::without_roots() {
+//!     if declared == ClientCapabilities::WithoutRoots {
 //!         // The source is never called: the session returns the allowed directories, or refuses
 //!         // with `ClientRoots::Require`.
 //!         let source = |_: Option<String>| async { RootsResponse::Unsupported };
@@ -1036,10 +1036,11 @@
 //!     mut changed: tokio::sync::mpsc::Receiver<()>,
 //! ) -> ErrorKind {
 //!     let mut changes = session.changes();
+//!     let still_allows = || session.known_roots()?.still_allows(&checked);
 //!     loop {
 //!         tokio::select! {
 //!             // The watcher reported a change.
-//!             Some(()) = changed.recv() => match session.still_allows(&checked) {
+//!             Some(()) = changed.recv() => match still_allows() {
 //!                 Ok(()) => { /* notifications/resources/updated, with checked.uri() */ }
 //!                 // The client has not sent its new list yet. Send nothing, and keep waiting.
 //!                 Err(error) if error.kind() == kinds::ROOTS_STALE => {}
@@ -1058,7 +1059,7 @@
 //! # let guard = Guard::new(boundary.clone());
 //! # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
 //! # runtime.block_on(async {
-//! # let session = guard.session(mcp_roots_guard::ClientCapabilities::without_roots())?;
+//! # let session = guard.session(mcp_roots_guard::ClientCapabilities::WithoutRoots)?;
 //! # let checked = boundary.allowed_roots().check("a.txt")?;
 //! # let (sender, changed) = tokio::sync::mpsc::channel(1);
 //! # let client = session.clone();

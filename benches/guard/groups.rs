@@ -96,7 +96,7 @@ fn session(criterion: &mut Criterion) {
     let tree = Tree::new();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let guard = Guard::new(Boundary::any_listed().build().unwrap());
-    let session = guard.session(ClientCapabilities::with_announced_roots()).unwrap();
+    let session = guard.session(ClientCapabilities::WithAnnouncedRoots).unwrap();
     let uri = format!("file://{}", tree.root.display());
     let listed =
         async |_: Option<String>| RootsResponse::List(ListRootsResult::from_uris([uri.clone()]));

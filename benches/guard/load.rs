@@ -34,7 +34,7 @@ pub(crate) fn load(criterion: &mut Criterion) {
     let clients: Vec<(Session, String)> = runtime().block_on(async {
         let mut clients = Vec::new();
         for directory in directories.iter().cycle().take(SESSIONS) {
-            let session = guard.session(ClientCapabilities::with_announced_roots()).unwrap();
+            let session = guard.session(ClientCapabilities::WithAnnouncedRoots).unwrap();
             let list = ListRootsResult::from_uris([format!("file://{}", directory.display())]);
             session
                 .roots(async |_: Option<String>| RootsResponse::List(list.clone()))

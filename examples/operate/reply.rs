@@ -81,7 +81,7 @@ macro_rules! describe {
             fn reply(&self) -> Value {
                 let root = self.root().path();
                 let members = json!({
-                    "path": self.display_path(),
+                    "path": self.to_unguarded_path().display().to_string(),
                     "root": root.to_string_lossy(),
                     "relative": self.relative().to_string_lossy(),
                     "exists": self.exists(),

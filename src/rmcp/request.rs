@@ -175,7 +175,7 @@ impl Guard {
             session.client().clone()
         } else {
             let declared =
-                if stateless { declared(ctx) } else { Ok(ClientCapabilities::without_roots()) };
+                if stateless { declared(ctx) } else { Ok(ClientCapabilities::WithoutRoots) };
             let declared = declared.map_err(|error| host::log_refused(error, None))?;
             let share = Arrival::share(&ctx.extensions);
             Arc::new(Client::new(self.clone(), declared, share))
@@ -210,7 +210,7 @@ impl Guard {
     }
 
     /// Returns the session that a request of the session era belongs to, for [`Session::changes`]
-    /// and [`Session::still_allows`].
+    /// and [`Session::known_roots`].
     ///
     /// # Errors
     ///

@@ -120,11 +120,11 @@ impl<T> GuardedTransport<T> {
     /// Begins the client's session, and closes its previous one.
     fn begin_session(&mut self, initialize: &InitializeRequest) {
         let declared = match &initialize.params.capabilities.roots {
-            None => ClientCapabilities::without_roots(),
+            None => ClientCapabilities::WithoutRoots,
             Some(roots) if roots.list_changed == Some(true) => {
-                ClientCapabilities::with_announced_roots()
+                ClientCapabilities::WithAnnouncedRoots
             }
-            Some(_) => ClientCapabilities::with_roots(),
+            Some(_) => ClientCapabilities::WithRoots,
         };
         let key = ClientKey::of(&initialize.extensions).cloned();
         // Knowledge of another client's session identifier must not be enough to take over its
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn dropped_transport_closes_its_session_although_clones_remain() {
         let guard = Guard::new(Boundary::any_listed().build().unwrap());
-        let session = guard.session(ClientCapabilities::without_roots()).unwrap();
+        let session = guard.session(ClientCapabilities::WithoutRoots).unwrap();
         let kept = session.clone();
         let mut transport = GuardedTransport::new((), guard.clone(), None);
         transport.connection = Some(Arc::new(Connection { session: Ok(session), key: None }));

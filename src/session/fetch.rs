@@ -126,7 +126,8 @@ impl Client {
     /// declared none. `None` if the client's list decides.
     pub(crate) fn without_list(&self) -> Option<bool> {
         let client_roots = self.guard.choices().client_roots;
-        let is_asked = self.declared.has_roots() && client_roots != ClientRoots::Ignore;
+        let has_roots = self.declared != ClientCapabilities::WithoutRoots;
+        let is_asked = has_roots && client_roots != ClientRoots::Ignore;
         (!is_asked).then(|| client_roots != ClientRoots::Require)
     }
 
@@ -234,7 +235,7 @@ impl Client {
 
     fn time_to_live(&self) -> Duration {
         let choices = self.guard.choices();
-        if self.declared.announces_changes() {
+        if self.declared == ClientCapabilities::WithAnnouncedRoots {
             choices.time_to_live
         } else {
             choices.time_to_live_without_notifications

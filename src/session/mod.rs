@@ -33,7 +33,7 @@ mod observe;
 use std::fmt;
 use std::sync::Arc;
 
-use guarded_fs::{ErrorKind, Proof, Result, Roots, host};
+use guarded_fs::{ErrorKind, Result, Roots};
 use tokio::sync::watch;
 
 pub use self::guard::{ClientRoots, Guard, GuardBuilder};
@@ -55,7 +55,7 @@ use crate::wire::{ClientCapabilities, ListRootsResult};
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 /// let guard = Guard::new(Boundary::any_listed().build()?);
-/// let session = guard.session(ClientCapabilities::with_announced_roots())?;
+/// let session = guard.session(ClientCapabilities::WithAnnouncedRoots)?;
 /// assert_eq!(session.state(), RootsState::Unknown);
 /// // Sends a request to the client.
 /// let ask = |_: Option<String>| async {
@@ -306,23 +306,6 @@ impl Session {
         self.client().known_roots(&roots_stale(CHANGED)).map(RootsInForce::in_session)
     }
 
-    /// Checks whether the [known roots](Self::known_roots) still allow a proof from an earlier
-    /// request, for example in an open watch or a long iteration. Call it before each step. It
-    /// compares only paths, without I/O.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`Roots::still_allows`] and of [`known_roots`](Self::known_roots). If the
-    /// place is in none of the known roots, and they have a [`failure`](Roots::failure), the error
-    /// is that failure.
-    pub fn still_allows(&self, checked: &Proof) -> Result<()> {
-        let roots = self.known_roots()?;
-        roots.still_allows(checked).map_err(|error| match roots.failure() {
-            Some(failure) if error.kind() == ErrorKind::OutsideRoots => host::repeated(failure),
-            _ => error,
-        })
-    }
-
     /// Returns a listener for changes to the client's roots from now on.
     #[must_use]
     pub fn changes(&self) -> RootsChanges {
@@ -341,7 +324,7 @@ impl Session {
         if client.guard.choices().client_roots == ClientRoots::Ignore {
             return RootsState::Ignored;
         }
-        if !client.declared.has_roots() {
+        if client.declared == ClientCapabilities::WithoutRoots {
             return RootsState::Unsupported;
         }
         match client.valid() {
@@ -381,7 +364,8 @@ impl RootsChanges {
     /// point without losing a change.
     ///
     /// Neither a snapshot that expires or is evicted nor a list that is not cached wakes this.
-    /// [`Session::still_allows`] then returns [`ROOTS_STALE`](crate::kinds::ROOTS_STALE).
+    /// The [known roots](Session::known_roots) then have the failure
+    /// [`ROOTS_STALE`](crate::kinds::ROOTS_STALE).
     ///
     /// # Errors
     ///

@@ -131,7 +131,7 @@ mod tests {
 
         observer.observe(INITIALIZE.as_bytes());
         let session = observer.session().unwrap();
-        let announcing = ClientCapabilities::with_announced_roots();
+        let announcing = ClientCapabilities::WithAnnouncedRoots;
         assert_eq!(session.client().declared, announcing);
         let first = epoch(&observer);
         observer.observe(br#"{"method":"initialize","params":{"capabilities":{}}}"#);

@@ -1,8 +1,8 @@
 //! The capabilities that a client declares.
 
 use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Map, Value};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value, json};
 
 /// The part of a client's capabilities that concerns roots. A client sends its capabilities in
 /// `params.capabilities` of `initialize` or, since 2026-07-28, in the metadata of each request
@@ -10,9 +10,9 @@ use serde_json::{Map, Value};
 ///
 /// | JSON | value |
 /// | --- | --- |
-/// | an object in which `roots` is absent or `null` | [`without_roots`](Self::without_roots) |
-/// | an object in which `roots` is an object whose `listChanged` is exactly `true` | [`with_announced_roots`](Self::with_announced_roots) |
-/// | an object in which `roots` is anything else | [`with_roots`](Self::with_roots) |
+/// | an object in which `roots` is absent or `null` | [`WithoutRoots`](Self::WithoutRoots) |
+/// | an object in which `roots` is an object whose `listChanged` is exactly `true` | [`WithAnnouncedRoots`](Self::WithAnnouncedRoots) |
+/// | an object in which `roots` is anything else | [`WithRoots`](Self::WithRoots) |
 /// | an object that contains the capabilities (the message or its `params`), or the value of `roots` | an error |
 /// | anything else, or nothing, because both eras require an object | an error |
 ///
@@ -32,42 +32,31 @@ use serde_json::{Map, Value};
 ///     guard.session(serde_json::from_str::<ClientCapabilities>("5").ok())
 /// }
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-pub struct ClientCapabilities {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    roots: Option<RootsCapability>,
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ClientCapabilities {
+    /// The client declared no roots. It is never asked for roots, and
+    /// [`ClientRoots`](crate::ClientRoots) determines which are in force for it.
+    WithoutRoots,
+    /// The client has roots and does not announce changes to them.
+    WithRoots,
+    /// The client has roots and announces changes to them, with
+    /// `notifications/roots/list_changed`.
+    WithAnnouncedRoots,
 }
 
 impl ClientCapabilities {
     /// The key of the capabilities in the `_meta` of a 2026-07-28 request.
     pub const META_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
+}
 
-    /// The capabilities of a client that has roots and does not announce changes to them.
-    #[must_use]
-    pub const fn with_roots() -> Self {
-        Self { roots: Some(RootsCapability { list_changed: false }) }
-    }
-
-    /// The capabilities of a client that has roots and announces changes to them, with
-    /// `notifications/roots/list_changed`.
-    #[must_use]
-    pub const fn with_announced_roots() -> Self {
-        Self { roots: Some(RootsCapability { list_changed: true }) }
-    }
-
-    /// The capabilities of a client that declared no roots. It is never asked for roots, and
-    /// [`ClientRoots`](crate::ClientRoots) determines which are in force for it.
-    #[must_use]
-    pub const fn without_roots() -> Self {
-        Self { roots: None }
-    }
-
-    pub(crate) const fn has_roots(self) -> bool {
-        self.roots.is_some()
-    }
-
-    pub(crate) const fn announces_changes(self) -> bool {
-        matches!(self.roots, Some(RootsCapability { list_changed: true }))
+impl Serialize for ClientCapabilities {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::WithoutRoots => json!({}),
+            Self::WithRoots => json!({ "roots": {} }),
+            Self::WithAnnouncedRoots => json!({ "roots": { "listChanged": true } }),
+        }
+        .serialize(serializer)
     }
 }
 
@@ -82,12 +71,13 @@ impl<'de> Deserialize<'de> for ClientCapabilities {
                 "not a capabilities object: unexpected field `{field}`"
             )));
         }
-        let roots = object
-            .get("roots")
-            .filter(|roots| !roots.is_null())
-            .map(|roots| roots.get("listChanged") == Some(&Value::Bool(true)))
-            .map(|list_changed| RootsCapability { list_changed });
-        Ok(Self { roots })
+        Ok(match object.get("roots") {
+            None | Some(Value::Null) => Self::WithoutRoots,
+            Some(roots) if roots.get("listChanged") == Some(&Value::Bool(true)) => {
+                Self::WithAnnouncedRoots
+            }
+            Some(_) => Self::WithRoots,
+        })
     }
 }
 
@@ -95,13 +85,6 @@ impl<'de> Deserialize<'de> for ClientCapabilities {
 /// defines a capability with such a name.
 const ELSEWHERE: [&str; 6] =
     ["jsonrpc", "params", "capabilities", "protocolVersion", "clientInfo", "listChanged"];
-
-/// Any JSON value except `null` declares roots.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-struct RootsCapability {
-    #[serde(rename = "listChanged", skip_serializing_if = "std::ops::Not::not")]
-    list_changed: bool,
-}
 
 #[cfg(test)]
 mod tests {

@@ -187,13 +187,13 @@ mod tests {
 
     #[test]
     fn initialize_is_read_with_its_capabilities() {
-        let announcing = ClientCapabilities::with_announced_roots();
-        let silent = ClientCapabilities::with_roots();
+        let announcing = ClientCapabilities::WithAnnouncedRoots;
+        let silent = ClientCapabilities::WithRoots;
         for (params, expected) in [
             (r#"{"capabilities":{"roots":{"listChanged":true}}}"#, Some(announcing)),
             (r#"{"capabilities":{"roots":{"listChanged":1}},"more":[]}"#, Some(silent)),
             (r#"{"capabilities":{"roots":7}}"#, Some(silent)),
-            (r#"{"capabilities":{}}"#, Some(ClientCapabilities::without_roots())),
+            (r#"{"capabilities":{}}"#, Some(ClientCapabilities::WithoutRoots)),
             (r#"{"capabilities":{"capabilities":{}}}"#, None),
             (r#"{"capabilities":[]}"#, None),
             (r#"{"capabilities":null}"#, None),

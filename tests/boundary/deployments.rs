@@ -166,7 +166,7 @@ fn check(row: &Row, cells: &[String]) {
         .build()
         .unwrap();
     let guard = Guard::builder(boundary.clone()).runtime(runtime.handle().clone()).build().unwrap();
-    let announcing = ClientCapabilities::with_announced_roots();
+    let announcing = ClientCapabilities::WithAnnouncedRoots;
     let session = guard.session(announcing).unwrap();
     let list = ListRootsResult::from_uris([tree.uri(row.listed)]);
     let listed = RootsResponse::List(list);

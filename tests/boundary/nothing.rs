@@ -76,9 +76,9 @@ async fn a_guard_of_nothing_serves_nothing_in_any_state_of_a_client() {
     let tree = Tree::new("file op/f");
     let list = || ListRootsResult::from_uris([tree.uri("op"), "file:///".to_owned()]);
     let declared = [
-        ClientCapabilities::without_roots(),
-        ClientCapabilities::with_roots(),
-        ClientCapabilities::with_announced_roots(),
+        ClientCapabilities::WithoutRoots,
+        ClientCapabilities::WithRoots,
+        ClientCapabilities::WithAnnouncedRoots,
     ];
     let answers = [
         ("a list", RootsResponse::List(list())),

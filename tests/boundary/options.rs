@@ -4,7 +4,7 @@
 //! The model ([`boundary_model`](crate::support::boundary_model)) uses only strings and shares no
 //! code with the guard. After each step of a client, the test compares the roots in order, their
 //! access, [`always_in_force`] and [`Root::client_path`], the rejected entries, the decision on a
-//! request for each interesting place, the state of the session, and [`Session::still_allows`] for
+//! request for each interesting place, the state of the session, and [`Roots::still_allows`] for
 //! a proof in each allowed directory. The decisions on relative requests reveal the base.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -137,7 +137,7 @@ const REQUESTS: [&str; 38] = [
     r"C:\projects",
 ];
 
-/// The places of the proofs for [`Session::still_allows`].
+/// The places of the proofs for [`Roots::still_allows`].
 const PLACES: [&str; 6] = ["p", "p/f", "p/w", "p/w/in", "q", "q/s/f"];
 
 /// The minimum number of combinations.
@@ -356,9 +356,9 @@ async fn compare(tree: &Tree, names: &Names, combination: &Combination) -> Resul
         }
     };
     let declared = match config.declared {
-        Declared::Nothing => ClientCapabilities::without_roots(),
-        Declared::Announcing => ClientCapabilities::with_announced_roots(),
-        Declared::Silent => ClientCapabilities::with_roots(),
+        Declared::Nothing => ClientCapabilities::WithoutRoots,
+        Declared::Announcing => ClientCapabilities::WithAnnouncedRoots,
+        Declared::Silent => ClientCapabilities::WithRoots,
     };
     let session = guard.session(declared).unwrap();
     let proofs = proofs(tree, &boundary);
@@ -408,7 +408,10 @@ async fn compare(tree: &Tree, names: &Names, combination: &Combination) -> Resul
             return differs("state", state, wanted.into());
         }
         for (place, proof) in &proofs {
-            let still = session.still_allows(proof).map_err(|error| error.code());
+            let still = session
+                .known_roots()
+                .and_then(|roots| roots.still_allows(proof))
+                .map_err(|error| error.code());
             let wanted = model.still_allows(place);
             if still != wanted {
                 let what = format!("still_allows {place}");
@@ -431,7 +434,10 @@ fn decisions_on(
             if checked.exists() { Ok(checked) } else { Err(roots.metadata(request).unwrap_err()) }
         })
         .map(|checked| {
-            (plain_path(&checked.display_path()), checked.root().access() == Access::ReadOnly)
+            (
+                plain_path(&checked.to_unguarded_path().display().to_string()),
+                checked.root().access() == Access::ReadOnly,
+            )
         })
         .map_err(|error| {
             let text = error.to_string();

@@ -413,7 +413,7 @@ fn roots_have_the_policy_of_their_boundary() {
     assert_eq!(code(allowed.read("a/f", 9)), Some("hard_linked"));
 }
 
-const ANNOUNCING: ClientCapabilities = ClientCapabilities::with_announced_roots();
+const ANNOUNCING: ClientCapabilities = ClientCapabilities::WithAnnouncedRoots;
 
 /// Roots for the same directory share its handle, but not the path under which it was listed.
 #[cfg(unix)]

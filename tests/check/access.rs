@@ -182,7 +182,7 @@ impl Case {
                 let runtime =
                     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
                 let guard = Guard::new(self.boundary.clone());
-                let session = guard.session(ClientCapabilities::with_announced_roots()).unwrap();
+                let session = guard.session(ClientCapabilities::WithAnnouncedRoots).unwrap();
                 let no_list = RootsResponse::from_result(serde_json::json!({"roots": {}}));
                 let roots = session.roots(async |_: Option<String>| no_list.clone());
                 self.roots = runtime.block_on(roots).unwrap();

@@ -69,7 +69,7 @@ fn make_requests() {
     let roots = [tree.roots(["root"]), many, unmounted.allowed_roots()];
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let guard = Guard::new(Boundary::any_listed().build().unwrap());
-    let announcing = ClientCapabilities::with_announced_roots();
+    let announcing = ClientCapabilities::WithAnnouncedRoots;
     let session = guard.session(announcing).unwrap();
     let list = ListRootsResult::from_uris([tree.uri("root")]);
     runtime

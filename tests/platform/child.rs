@@ -555,7 +555,7 @@ fn running_programs_are_limited_for_each_client() {
     }
     let boundary = Boundary::builder().directory(tree.path("r"), Access::ReadWrite).build();
     let guard = Guard::new(boundary.unwrap());
-    let other = guard.session(ClientCapabilities::without_roots()).unwrap();
+    let other = guard.session(ClientCapabilities::WithoutRoots).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let answer = |_: Option<String>| async { RootsResponse::Unsupported };
     let other = runtime.block_on(other.roots(answer)).unwrap();

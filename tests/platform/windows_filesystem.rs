@@ -92,7 +92,10 @@ fn a_request_names_the_same_file_with_any_separator_and_case() {
     for form in &forms {
         assert_eq!(roots.read(form.as_str(), 9).unwrap(), b"content", "{form}");
         let checked = roots.check(form.as_str()).unwrap();
-        assert!(checked.display_path().eq_ignore_ascii_case(&path), "{form}: {checked:?}");
+        assert!(
+            checked.to_unguarded_path().display().to_string().eq_ignore_ascii_case(&path),
+            "{form}: {checked:?}"
+        );
         assert!(checked.uri().starts_with("file:///"), "{form}: {}", checked.uri());
     }
     assert_eq!(roots.read("Ä/ß", 9).unwrap(), b"other");

@@ -95,9 +95,9 @@ fn is(object: &Value, key: &str, fits: fn(&Value) -> bool) -> bool {
 fn messages(bytes: &[u8], value: &Value) {
     let is_announced = value.pointer("/roots/listChanged") == Some(&Value::Bool(true));
     let declared = match value.get("roots") {
-        None | Some(Value::Null) => ClientCapabilities::without_roots(),
-        Some(_) if is_announced => ClientCapabilities::with_announced_roots(),
-        Some(_) => ClientCapabilities::with_roots(),
+        None | Some(Value::Null) => ClientCapabilities::WithoutRoots,
+        Some(_) if is_announced => ClientCapabilities::WithAnnouncedRoots,
+        Some(_) => ClientCapabilities::WithRoots,
     };
     // An object with a field of an enclosing message, or of the roots capability, is not read as
     // capabilities.
@@ -329,7 +329,7 @@ impl World {
             asked.push(cursor);
             ready(page.unwrap_or_else(|| panic!("page {} of {text:?} is not needed", asked.len())))
         };
-        let session = self.guard.session(ClientCapabilities::with_roots()).unwrap();
+        let session = self.guard.session(ClientCapabilities::WithRoots).unwrap();
         let roots = self.runtime.block_on(session.roots(source));
         let cursors = pages.iter().map(|page| {
             if let RootsResponse::List(list) = page { list.next_cursor.clone() } else { None }

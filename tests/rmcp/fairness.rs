@@ -171,7 +171,7 @@ mod hung_operations {
             let listing = |list: ListRootsResult| {
                 move |_: Option<String>| std::future::ready(RootsResponse::List(list.clone()))
             };
-            let announcing = ClientCapabilities::with_announced_roots();
+            let announcing = ClientCapabilities::WithAnnouncedRoots;
             let (one, other) =
                 (guard.session(announcing).unwrap(), guard.session(announcing).unwrap());
             one.roots(listing(list("op/w"))).await.unwrap();

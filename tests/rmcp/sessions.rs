@@ -211,7 +211,7 @@ pub(crate) async fn wait_until_sessions(guard: &Guard, most: usize) {
 async fn work_outside_a_request_runs_in_a_slot_while_the_session_is_open() {
     let tree = Tree::new();
     let guard = tree.builder().slots(1).build().unwrap();
-    let session = || guard.session(ClientCapabilities::without_roots()).unwrap();
+    let session = || guard.session(ClientCapabilities::WithoutRoots).unwrap();
     let (one, other) = (session(), session());
     let here = std::thread::current().id();
     assert_ne!(one.run(|| Ok(std::thread::current().id())).await.unwrap(), here);

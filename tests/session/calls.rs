@@ -27,7 +27,7 @@ type Source<'a> = Box<dyn FnMut(Option<String>) -> RootsResponse + Send + 'a>;
 const LIMIT: Duration = FETCH_LIMIT;
 
 /// The capabilities of a client that announces changes.
-const ANNOUNCING: ClientCapabilities = ClientCapabilities::with_announced_roots();
+const ANNOUNCING: ClientCapabilities = ClientCapabilities::WithAnnouncedRoots;
 
 fn guard(tree: &Tree) -> GuardBuilder {
     let boundary = Boundary::builder().directory(tree.path(""), Access::ReadWrite).build().unwrap();
@@ -45,7 +45,7 @@ fn announcing(guard: &Guard) -> Session {
 
 /// A session of a client that has roots and does not announce changes.
 fn silent(guard: &Guard) -> Session {
-    guard.session(ClientCapabilities::with_roots()).unwrap()
+    guard.session(ClientCapabilities::WithRoots).unwrap()
 }
 
 fn list(tree: &Tree, paths: &[&str]) -> ListRootsResult {
@@ -259,7 +259,11 @@ async fn each_bad_answer_has_its_own_error_and_the_session_recovers() {
         // longer in force.
         assert_eq!(code(session.roots(no_request_expected()).await), Some(expected), "{name}");
         assert_eq!(session.state(), RootsState::Failed(refused.kind()), "{name}");
-        assert_eq!(code(session.still_allows(&earlier.0)), Some("roots_stale"), "{name}");
+        assert_eq!(
+            code(session.known_roots().and_then(|roots| roots.still_allows(&earlier.0))),
+            Some("roots_stale"),
+            "{name}"
+        );
         assert_eq!(code(earlier.1.check(".")), Some("roots_stale"), "{name}");
         assert_eq!(code(earlier.0.metadata()), Some("roots_stale"), "{name}");
         session.list_changed();
@@ -358,7 +362,9 @@ async fn a_proof_is_valid_while_the_current_roots_contain_its_place() {
     let mut changes = session.changes();
     let assert_codes = |expected: [Option<&'static str>; 3]| {
         for proofs in [&directly, &narrowed] {
-            let codes = proofs.each_ref().map(|proof| code(session.still_allows(proof)));
+            let codes = proofs.each_ref().map(|proof| {
+                code(session.known_roots().and_then(|roots| roots.still_allows(proof)))
+            });
             assert_eq!(codes, expected);
         }
     };
@@ -855,7 +861,7 @@ fn a_list_that_is_resolved_again_expires_no_later() {
             .runtime(tokio::runtime::Handle::current())
             .build()
             .unwrap();
-        let silent = ClientCapabilities::with_roots();
+        let silent = ClientCapabilities::WithRoots;
         let session = guard.session(silent).unwrap();
         let client = Client::listing(list(&tree, &["l"]));
         session.roots(client.source()).await.unwrap();

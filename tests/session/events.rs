@@ -143,7 +143,7 @@ fn each_event_names_its_session_and_its_cause() {
         let boundary =
             Boundary::builder().directory(tree.path("op"), Access::ReadWrite).build().unwrap();
         let guard = Guard::new(boundary.clone());
-        let session = guard.session(ClientCapabilities::with_announced_roots()).unwrap();
+        let session = guard.session(ClientCapabilities::WithAnnouncedRoots).unwrap();
         let number = session.id();
         let uris =
             [tree.uri("op/a"), tree.uri("op/a/f/in"), tree.uri("op/out\n"), "ftp://host/".into()];
@@ -189,7 +189,7 @@ fn each_event_names_its_session_and_its_cause() {
         assert_eq!(log.take(&tree, number), "DEBUG session closed session=$S\n");
         // The list is resolved again some seconds after the filesystem rejected an entry.
         let guard = Guard::new(boundary);
-        let session = guard.session(ClientCapabilities::with_announced_roots()).unwrap();
+        let session = guard.session(ClientCapabilities::WithAnnouncedRoots).unwrap();
         session.roots(source(&list)).await.unwrap();
         std::fs::remove_file(tree.path("op/a/f")).unwrap();
         tree.add("dir op/a/f");

@@ -31,7 +31,7 @@ fn uri(path: &Path) -> String {
 }
 
 async fn session(guard: &Guard, list: ListRootsResult) -> Session {
-    let session = guard.session(ClientCapabilities::with_announced_roots()).unwrap();
+    let session = guard.session(ClientCapabilities::WithAnnouncedRoots).unwrap();
     session.roots(source(&list)).await.unwrap();
     session
 }
@@ -97,7 +97,7 @@ async fn the_weight_of_a_cached_snapshot_is_close_to_its_size() {
         let session = session(&guard, list.clone()).await;
         let taken = heap(&region);
         // The cache updates its count during maintenance.
-        drop(guard.session(ClientCapabilities::without_roots()).unwrap());
+        drop(guard.session(ClientCapabilities::WithoutRoots).unwrap());
         let counted = counted(&guard);
         println!("  {taken} bytes of heap, counted as {counted}: {} %", counted * 100 / taken);
         let is_close = counted <= 2 * taken && taken <= 2 * counted;
@@ -152,7 +152,7 @@ async fn sessions_use_little_memory_and_no_handles() {
     );
     assert!(each < 2048, "{each}");
     assert_eq!(descriptors(), before);
-    let one_more = guard.session(ClientCapabilities::without_roots());
+    let one_more = guard.session(ClientCapabilities::WithoutRoots);
     assert_eq!(one_more.unwrap_err().code(), "too_many_sessions");
     // Serving a cached snapshot does not itself allocate. Maintenance of the map does, so at least
     // one of the rounds must have few allocations.
@@ -172,7 +172,7 @@ async fn sessions_use_little_memory_and_no_handles() {
     println!("allocations of 1,000 calls with cached roots, ten times: {taken:?}");
     assert!(taken.iter().any(|taken| *taken <= 1_000 / MAP_TIDIES), "{taken:?}");
     sessions.pop();
-    assert!(guard.session(ClientCapabilities::without_roots()).is_ok());
+    assert!(guard.session(ClientCapabilities::WithoutRoots).is_ok());
     sessions.clear();
     assert_eq!((guard.sessions(), descriptors()), (0, before));
 

@@ -41,7 +41,7 @@ impl Proof {
     }
 
     pub(crate) fn display_path(&self) -> String {
-        both!(self, proof => proof.display_path())
+        both!(self, proof => proof.to_unguarded_path().display().to_string())
     }
 
     pub(crate) fn parent(&self) -> Option<CheckedPath> {

@@ -64,9 +64,9 @@ impl World {
         let boundary = Boundary::builder().directory(tree.path(""), Access::ReadWrite);
         let guard = Guard::new(boundary.build().unwrap());
         let declared = if announces {
-            ClientCapabilities::with_announced_roots()
+            ClientCapabilities::WithAnnouncedRoots
         } else {
-            ClientCapabilities::with_roots()
+            ClientCapabilities::WithRoots
         };
         let session = guard.session(declared).unwrap();
         let (tree, state) = (tree.clone(), Mutex::default());
@@ -158,7 +158,12 @@ impl World {
     pub(crate) fn check_still_allowed(&self, checked: &CheckedPath, version: u64) {
         step();
         let (least, is_closed) = self.now();
-        match self.session.still_allows(checked).map_err(|error| error.code()) {
+        match self
+            .session
+            .known_roots()
+            .and_then(|roots| roots.still_allows(checked))
+            .map_err(|error| error.code())
+        {
             Ok(()) => assert!(
                 version >= least && !is_closed,
                 "version {version} still allowed after {least} was announced"

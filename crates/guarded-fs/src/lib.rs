@@ -123,7 +123,7 @@
 //!   characters and an ellipsis.
 //! - `destination`: the destination, or the target of a symlink, likewise.
 //! - `root`: the canonical path of the root.
-//! - `path`, `destination_path`: the [canonical path](Proof::display_path) of the place, or the
+//! - `path`, `destination_path`: the canonical path of the place, or the
 //!   directory in which a program ran.
 //! - `code`, `error`: the [code](Error::code) and the text of the error.
 //! - `os_error`: its [`raw_os_error`](Error::raw_os_error), the operating system's number, such as

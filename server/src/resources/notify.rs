@@ -74,7 +74,7 @@ pub(crate) async fn subscribe(
         let session = roots.session().ok_or_else(no_session)?;
         let subscriptions = resources.of(session).ok_or_else(no_session)?;
         let checked = roots.check(&Location::from_uri(&uri)?)?;
-        session.still_allows(&checked)?;
+        session.known_roots()?.still_allows(&checked)?;
         let subscription = Subscription::new(&checked, &resources.filesystems)?;
         roots.ensure_usable()?;
         subscriptions.add(uri, subscription)

@@ -71,7 +71,7 @@ fn copy(roots: &RequestRoots, progress: &Progress, args: &TwoPaths) -> Work {
         }
     };
     if let Some(why) = ended {
-        let (copied, to) = (files + directories + symlinks, shown(to.display_path()));
+        let (copied, to) = (files + directories + symlinks, shown(to.client_path()));
         return Err(HandlerError::new(format!(
             "{why}; {copied} entries were copied and remain in {to}"
         )));

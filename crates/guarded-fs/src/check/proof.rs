@@ -135,15 +135,8 @@ impl Proof {
         join(self.root.path(), self.relative())
     }
 
-    /// The canonical path as text for people and models, in responses and logs. Show it only to the
-    /// client that the roots belong to, because it contains the targets of symlinks. For that
-    /// client to name the place again, use [`client_path`](Self::client_path) or
-    /// [`uri`](Self::uri).
-    ///
-    /// Do not open it: names that are not UTF-8 contain replacement characters, and the path would
-    /// be walked again from `/`. See [`to_unguarded_path`](Self::to_unguarded_path).
-    #[must_use]
-    pub fn display_path(&self) -> String {
+    /// The canonical path as text for the operator's log.
+    pub(crate) fn display_path(&self) -> String {
         display_path(&self.canonical())
     }
 

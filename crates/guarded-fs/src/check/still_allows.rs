@@ -14,7 +14,8 @@ impl Roots {
     /// # Errors
     ///
     /// - The error of the [scope](crate::host::Scope) of the roots, if it has ended.
-    /// - [`OutsideRoots`](crate::ErrorKind::OutsideRoots) if the place is in none of these roots.
+    /// - [`OutsideRoots`](crate::ErrorKind::OutsideRoots) if the place is in none of these roots, or
+    ///   their [`failure`](Self::failure), if they have one.
     /// - [`ReadOnly`](crate::ErrorKind::ReadOnly) or [`Protected`](crate::ErrorKind::Protected) if
     ///   it is now read-only and the proof allowed writing.
     /// - [`Protected`](crate::ErrorKind::Protected) if it is now denied.
@@ -22,7 +23,10 @@ impl Roots {
         self.ensure_usable()?;
         let canonical = checked.canonical();
         let Some((_, number)) = self.index().roots_on(TOP, &canonical).last() else {
-            return Err(self.with_reason(Code::OutsideRoots.into()));
+            return Err(match self.failure() {
+                Some(failure) => failure.repeated(),
+                None => self.with_reason(Code::OutsideRoots.into()),
+            });
         };
         let root = self.root(number)?;
         let pattern = self.protected().and_then(|it| it.of(&[&canonical], root.consented()));

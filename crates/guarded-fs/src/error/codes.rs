@@ -265,10 +265,12 @@ errors! {
         NotUtf8 = "not_utf8", "not UTF-8 text";
     }
 
-    /// The source and the destination of a copy are the same file.
+    /// Two paths name the same file or directory, possibly by different names.
     Overlap {
-        /// Possibly under two names.
+        /// The source and the destination of a copy.
         SameFile = "same_file", "source and destination are the same file";
+        /// Two entries of a root list, or two configured directories.
+        Duplicate = "duplicate", "another entry puts the same directory in force";
     }
 
     /// A rename or a hard link between different filesystems or, for a hard link, different roots.
@@ -328,8 +330,6 @@ errors! {
 
     /// An entry of a root list grants nothing, or a configured directory cannot be allowed.
     RootRejected {
-        /// Another entry of the root list names the same directory.
-        Duplicate = "duplicate", "another entry puts the same directory in force";
         /// The path goes through a symlink that a tool may have created.
         ThroughLink = "through_link",
             "the path goes through a symbolic link inside an allowed directory";

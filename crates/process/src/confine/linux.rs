@@ -44,7 +44,7 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
         let error = rejected.error();
         if error.kind() == ErrorKind::NotFound {
             rules.missing.push(path.clone());
-        } else if error.code() != "duplicate" {
+        } else if error.kind() != ErrorKind::Overlap {
             return Err(host::repeated(error).with_request("confine", path.as_os_str()));
         }
     }
