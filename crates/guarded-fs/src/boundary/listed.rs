@@ -64,7 +64,7 @@ impl Roots {
     pub(crate) fn listed_as(&self, mut root: Root, path: &Path) -> Vec<Arc<Root>> {
         let is_absolute = self.index().is_absolute(path.as_os_str());
         if let Some(alias) = alias_of(path, &root.canonical).filter(|_| is_absolute) {
-            root.listed = shown(&alias);
+            root.client_path = shown(&alias);
             // The index already contains the declared aliases.
             if self.index().declared(alias.as_os_str(), Origin::Request).is_none() {
                 root.add_aliases([alias]);

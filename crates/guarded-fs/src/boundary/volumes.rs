@@ -101,7 +101,7 @@ fn open_root(path: &Path) -> Result<Root> {
         kind: RootKind::Directory,
         canonical,
         aliases,
-        listed: None,
+        client_path: None,
         access: Access::ReadWrite,
         is_always: false,
         mounts: Rule::Allow,

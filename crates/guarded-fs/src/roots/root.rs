@@ -36,7 +36,7 @@ pub struct Root {
     pub(crate) canonical: PathBuf,
     pub(crate) aliases: Vec<PathBuf>,
     /// As in [`client_path`](Self::client_path), if it is not the canonical path.
-    pub(crate) listed: Option<String>,
+    pub(crate) client_path: Option<String>,
     pub(crate) access: Access,
     /// Whether it is an allowed directory that is [always](crate::DirectoryOptions::always) in force.
     pub(crate) is_always: bool,
@@ -71,7 +71,7 @@ impl Root {
     /// which it was narrowed, or if the listed path contains `..` or is not UTF-8.
     #[must_use]
     pub fn client_path(&self) -> String {
-        self.listed.clone().unwrap_or_else(|| display_path(&self.canonical))
+        self.client_path.clone().unwrap_or_else(|| display_path(&self.canonical))
     }
 
     /// The access beneath this root, except in roots inside it, which can be writable in a
@@ -99,7 +99,7 @@ impl Root {
             kind: if path.as_os_str().is_empty() { self.kind } else { kind },
             canonical: join(&self.canonical, path),
             aliases: Vec::new(),
-            listed: None,
+            client_path: None,
             // Defense: A root has no more access than the one that contains it when it is resolved.
             access: self.access,
             is_always: false,

@@ -114,7 +114,7 @@ impl Roots {
     pub(crate) fn heap_size(&self) -> usize {
         let of_root = |root: &Root| {
             let paths = root.paths().map(|path| path.as_os_str().len()).sum::<usize>();
-            let listed = root.listed.as_ref().map_or(0, String::len);
+            let listed = root.client_path.as_ref().map_or(0, String::len);
             ROOT_BYTES + paths + root.names.as_os_str().len() + listed
         };
         let rejected = self.rejected().iter().map(|rejected| ROOT_BYTES + rejected.entry().len());
