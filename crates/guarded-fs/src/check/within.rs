@@ -134,8 +134,8 @@ impl Roots {
         let kind = kind_of(&checked.look()?)?.ok_or(Code::NotFound)?;
         // Defense: Narrowing never raises an access.
         let mut root = Root { access: checked.access(), ..outer.below(relative, kind) };
-        let listed = outer.listed.as_ref().map(|listed| join(Path::new(listed), relative));
-        root.listed = listed.as_deref().and_then(shown);
+        let listed = outer.client_path.as_ref().map(|listed| join(Path::new(listed), relative));
+        root.client_path = listed.as_deref().and_then(shown);
         root.add_aliases(outer.aliases.iter().map(|alias| join(alias, relative)));
         Ok(self.listed_as(root, checked.request().as_unchecked_path()))
     }
