@@ -382,7 +382,7 @@ impl<'a> Client<'a> {
             _ if self.config.declared == Declared::Nothing => "Unsupported",
             Some((_, true)) => "Empty",
             Some((_, false)) => "Available",
-            None => self.failure.map_or("Stale", |(_, state)| state),
+            None => self.failure.map_or("Unknown", |(_, state)| state),
         }
     }
 

@@ -183,7 +183,7 @@ fn search_of_a_flat_directory_ends_with_its_request() {
         let mut client = served.with_roots(&[&served.path("old")]);
         client.said("list_directory", &json!({ "path": "." }));
         let id = client.begin_call("search_content", &search);
-        client.progress(Duration::from_secs(10)).unwrap();
+        client.progress(Duration::from_secs(60)).unwrap();
         let before = processor_time(&client);
         if end == "withdrawn" {
             client.change(&[&served.path("new")]);
