@@ -146,7 +146,7 @@ fn roots(scale: Scale) {
             made.push(("allowed directories", count, boundary.allowed_roots()));
         }
         let whole = Boundary::any_listed().build().unwrap();
-        let entries = some.iter().map(|directory| ListEntry::new(directory.to_str().unwrap()));
+        let entries = some.iter().map(|directory| ListEntry::from(directory.to_str().unwrap()));
         let narrowed = whole.narrow(entries);
         if let Some(roots) = unless_limited(&format!("a list of {count} roots"), narrowed) {
             made.push(("roots of a client", count, roots));
@@ -321,7 +321,7 @@ fn lists(scale: Scale) {
     let subjects = counts.into_iter().map(|count| {
         let (boundary, some) = (boundary.clone(), all.get(..count).unwrap());
         let call = move || {
-            let entries = some.iter().map(|directory| ListEntry::new(directory.to_str().unwrap()));
+            let entries = some.iter().map(|directory| ListEntry::from(directory.to_str().unwrap()));
             drop(black_box(boundary.narrow(entries).unwrap()));
         };
         Subject { per_call: count, ..Subject::new("narrow", count, call) }

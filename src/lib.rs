@@ -181,7 +181,7 @@ pub mod platforms {}
 #[doc(inline)]
 pub use guarded_fs::{
     Access, AtomicFile, Attribute, Boundary, BoundaryBuilder, ChangeSet, CheckedEntry, CheckedPath,
-    CommitError, ContentHash, Deadline, DirEntry, DirectoryOptions, Durability, Error, ErrorKind,
+    CommitError, ContentHash, DirEntry, DirectoryOptions, Durability, Error, ErrorKind,
     Explanation, FileType, IntoLocation, ListEntry, Location, Metadata, OpenFile, OpenMode,
     PROTECTED_DEFAULTS, PlaceKey, Precondition, Proof, ReadDir, RejectedEntry, Result, Root, Roots,
     StopHandle, Walk, WalkOptions, WhyNone, WriteMethod, WriteOptions,

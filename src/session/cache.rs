@@ -68,7 +68,7 @@ mod tests {
     use crate::session::Guard;
     use crate::session::epoch::Epoch;
     use crate::wire::ListRootsResult;
-    use guarded_fs::{Boundary, Deadline, host};
+    use guarded_fs::{Boundary, host};
 
     const MINUTE: Duration = Duration::from_secs(60);
 
@@ -78,7 +78,7 @@ mod tests {
         let cache = SnapshotCache::new(MINUTE);
         let list = Arc::new(ListRootsResult::from_uris(uris));
         let boundary = Boundary::any_listed().build().unwrap();
-        let resolved = host::narrow(&boundary, &list.roots, &Deadline::default()).unwrap();
+        let resolved = host::narrow(&boundary, &list.roots, &|| false).unwrap();
         let as_of = Guard::new(boundary).current();
         let epoch = Arc::new(Epoch::new(NonZeroU64::MIN, "".into()));
         let one = CacheEntry { epoch, expires: as_of.now + MINUTE, list, resolved, as_of };

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use guarded_fs::host::{self, ResolvedRoots};
-use guarded_fs::{Deadline, Error, ErrorKind, Result, Roots};
+use guarded_fs::{Error, ErrorKind, Result, Roots};
 use tokio::sync::watch;
 
 use crate::kinds;
@@ -17,7 +17,7 @@ use crate::limits::{ENTRIES_LOGGED, FETCH_RETRIES};
 use crate::session::epoch::Epoch;
 use crate::session::errors::{roots_changing, roots_failed, roots_timed_out, roots_unsupported};
 use crate::session::events;
-use crate::session::runtime::{Instant, Mutex, lock, run_until_stopped, std_instant, timeout_at};
+use crate::session::runtime::{Instant, Mutex, lock, run_until_stopped, timeout_at};
 use crate::session::state::{CacheEntry, Current, Fetch, State, Step, Validity};
 use crate::session::{ClientRoots, Guard, RootsSource, fetch_list};
 use crate::wire::{ClientCapabilities, ListRootsResult};
@@ -190,10 +190,12 @@ impl Client {
     ) -> Result<ResolvedRoots> {
         self.epoch()?;
         let guard = self.guard.clone();
-        let resolved_until = Deadline::at(std_instant(deadline));
-        let _cancelled = CancelOnDrop(resolved_until.clone());
-        let resolve = move || guard.roots_of(&list, &resolved_until);
+        // Nobody waits for the result once this call has ended.
+        let waiting = Arc::new(());
+        let caller = Arc::downgrade(&waiting);
+        let resolve = move || guard.roots_of(&list, &|| caller.strong_count() == 0);
         let done = timeout_at(deadline, self.guard.slots().resolve(&self.share, resolve)).await?;
+        drop(waiting);
         let panicked = |_| Err(roots_failed("resolving the list panicked"));
         let resolved = done.ok_or_else(roots_timed_out)??.unwrap_or_else(panicked);
         resolved.map_err(|error| match error.kind() {
@@ -363,15 +365,6 @@ impl Leader<'_> {
 /// A call leads a fetch only if it has at least this part of the fetch limit left. With less, a
 /// client that answers slowly would be blamed for it, or be asked again by each call in a row.
 const LEAST_TIME: u32 = 4;
-
-/// Cancels the resolution when no call waits for it any longer.
-struct CancelOnDrop(Deadline);
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        self.0.cancel();
-    }
-}
 
 /// Whether an error is the guard's own instead of the client's, or the session is closed.
 fn is_guards(error: &Error) -> bool {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use guarded_fs::host::{self, ResolvedRoots};
-use guarded_fs::{Boundary, Deadline, Error, ErrorKind, Result, WhyNone};
+use guarded_fs::{Boundary, Error, ErrorKind, Result, WhyNone};
 use tokio::runtime::Handle;
 
 use crate::limits::{FETCH_LIMIT, LONGEST_TIME, MOST_SLOTS, SESSIONS, SLOTS, TIME_TO_LIVE};
@@ -281,7 +281,7 @@ impl Guard {
     pub(crate) fn roots_of(
         &self,
         list: &ListRootsResult,
-        deadline: &Deadline,
+        is_over: &dyn Fn() -> bool,
     ) -> Result<ResolvedRoots> {
         let choices = self.choices();
         // Narrowing receives no names.
@@ -292,7 +292,7 @@ impl Guard {
             return Ok(allowed);
         }
         let entries = list.roots.iter().map(|entry| entry.to_list_entry(choices.bare_paths));
-        host::narrow(&choices.boundary, entries, deadline)
+        host::narrow(&choices.boundary, entries, is_over)
     }
 
     pub(crate) fn register_session(&self) -> Result<()> {

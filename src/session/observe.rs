@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use guarded_fs::{Result, host};
+use guarded_fs::{Error, Result};
 
 use crate::session::errors::no_session;
 use crate::session::runtime::{Mutex, lock};
@@ -86,7 +86,7 @@ impl Observer {
     /// capabilities, and [`BUSY`](crate::kinds::BUSY) (`too_many_sessions`) if
     /// [`SESSIONS`](crate::limits::SESSIONS) sessions were open when it did.
     pub fn session(&self) -> Result<Session> {
-        lock(&self.session).as_ref().map(Session::clone).map_err(host::repeated)
+        lock(&self.session).as_ref().map(Session::clone).map_err(Error::clone)
     }
 }
 

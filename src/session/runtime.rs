@@ -34,11 +34,6 @@ mod tokio_runtime {
         let work = AssertUnwindSafe(|| tokio::time::timeout_at(deadline, work));
         Ok(catch_unwind(work).map_err(|_| no_runtime())?.await.ok())
     }
-
-    /// For code that waits without a runtime.
-    pub(crate) fn std_instant(instant: Instant) -> std::time::Instant {
-        instant.into()
-    }
 }
 
 #[cfg(shuttle)]

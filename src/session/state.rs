@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Weak};
 
-use guarded_fs::host::{self, ResolvedRoots, Scope as _};
+use guarded_fs::host::{ResolvedRoots, Scope as _};
 use guarded_fs::{Error, ErrorKind, Result};
 use tokio::sync::SetOnce;
 
@@ -160,7 +160,7 @@ impl State {
         }
         if let Some(failure) = self.failure.as_ref().filter(|last| current.now < last.until) {
             // Defense: A client that failed is not asked again until its back-off has passed.
-            return Err(host::repeated(&failure.error));
+            return Err(failure.error.clone());
         }
         let fetch = Arc::new(Fetch { epoch, until: deadline, end: SetOnce::new() });
         let replaced = self.fetch.replace(fetch.clone());
@@ -192,7 +192,7 @@ impl State {
         let earlier = self.failure.as_ref().map_or(0, |last| last.times);
         let back_off = BACK_OFF_MOST.min(BACK_OFF * 2_u32.saturating_pow(earlier));
         let (times, until) = (earlier.saturating_add(1), now + back_off);
-        self.failure = Some(Box::new(Failure { error: host::repeated(error), times, until }));
+        self.failure = Some(Box::new(Failure { error: error.clone(), times, until }));
         true
     }
 
@@ -279,7 +279,7 @@ mod tests {
             epoch: fetch.epoch.clone(),
             expires: now + MINUTE,
             list: Arc::default(),
-            resolved: host::allowed(&boundary.build().unwrap(), |resolve| resolve()),
+            resolved: guarded_fs::host::allowed(&boundary.build().unwrap(), |resolve| resolve()),
             as_of: current(now),
         })
     }

@@ -125,7 +125,7 @@ impl RootEntry {
             let error = Error::new(ErrorKind::InvalidUri, "ambiguous_uri", text);
             ListEntry::rejected(&self.uri, error)
         } else if allows_paths {
-            ListEntry::new(&self.uri)
+            ListEntry::from(&self.uri)
         } else {
             ListEntry::uri(&self.uri)
         }

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use guarded_fs::host::{self, ProgramPaths};
-use mcp_roots_guard::{Access, Boundary, Deadline, DirectoryOptions, ErrorKind, ListEntry, Roots};
+use mcp_roots_guard::{Access, Boundary, DirectoryOptions, ErrorKind, ListEntry, Roots};
 
 use crate::support::code;
 use crate::support::tree::Tree;
@@ -23,7 +23,7 @@ fn boundary(tree: &Tree) -> Boundary {
 fn snapshots(tree: &Tree) -> [Roots; 3] {
     let boundary = boundary(tree);
     let docs = tree.path("docs").display().to_string();
-    let listed = boundary.narrow([ListEntry::new(&docs)]).unwrap();
+    let listed = boundary.narrow([ListEntry::from(&docs)]).unwrap();
     assert_eq!(listed.iter().len(), 1);
     [boundary.allowed_roots(), listed, boundary.allowed_roots().read_only()]
 }
@@ -116,7 +116,7 @@ fn kept_roots_say_when_to_narrow_again() {
     let boundary =
         Boundary::builder().directory(tree.path("current"), Access::ReadOnly).build().unwrap();
     let app = tree.path("current/app").display().to_string();
-    let narrow = || host::narrow(&boundary, [ListEntry::new(&app)], &Deadline::default()).unwrap();
+    let narrow = || host::narrow(&boundary, [ListEntry::from(&app)], &|| false).unwrap();
     let allowed = || host::allowed(&boundary, |resolve| resolve());
     let kept = narrow();
     assert_eq!(kept.roots.read("f", 9).unwrap(), b"a");
@@ -145,7 +145,7 @@ fn without_a_list_only_the_directories_that_are_always_in_force_are() {
     let late = mcp_roots_guard::Error::new(ErrorKind::Other("late"), "late", "the list is late");
     // A client's own roots give no more.
     let work = tree.path("work").display().to_string();
-    let listed = boundary.narrow([ListEntry::new(&work)]).unwrap();
+    let listed = boundary.narrow([ListEntry::from(&work)]).unwrap();
     let always = host::always_in_force(&listed, &late);
     assert_eq!(code(always.read(tree.path("work/f"), 9)), Some("outside_roots"));
     let roots = host::always_in_force(&boundary.allowed_roots(), &late);

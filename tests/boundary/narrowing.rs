@@ -1,11 +1,8 @@
 //! Directories from anywhere narrow the allowed ones, as a program without MCP uses them.
 
-use std::time::Instant;
-
 use guarded_fs::host;
 use mcp_roots_guard::{
-    Access, Boundary, Deadline, Error, ErrorKind, ListEntry, ListRootsResult, RootEntry, Roots,
-    limits,
+    Access, Boundary, Error, ErrorKind, ListEntry, ListRootsResult, RootEntry, Roots, limits,
 };
 
 use crate::support::tree::Tree;
@@ -25,10 +22,10 @@ fn a_refused_directory_costs_only_itself() {
     let (a, b) = (tree.path("op/a").display().to_string(), tree.uri("op/b"));
     let (other, gone) = (tree.path("other").display().to_string(), tree.path("op/gone"));
     let texts = [a.as_str(), other.as_str(), "file:///%zz", b.as_str(), a.as_str(), "relative"];
-    let mut entries: Vec<_> = texts.into_iter().map(ListEntry::new).collect();
+    let mut entries: Vec<_> = texts.into_iter().map(ListEntry::from).collect();
     // What does not exist yet is a name.
     let gone = gone.display().to_string();
-    entries.push(ListEntry::new(&gone));
+    entries.push(ListEntry::from(&gone));
     let own = Error::new(ErrorKind::Other("own"), "own", "a reason of the caller");
     entries.push(ListEntry::rejected("x", own));
     entries.push(ListEntry::uri(&other));
@@ -61,7 +58,7 @@ fn a_clients_list_gives_the_same_roots() {
     let uris = ["op/l/c", "op/a", "other", "op", "op/missing"].map(|name| tree.uri(name));
     let boundary = boundary(&tree);
     let list = ListRootsResult::from_uris(uris.clone());
-    let resolved = host::narrow(&boundary, &list.roots, &Deadline::default()).unwrap();
+    let resolved = host::narrow(&boundary, &list.roots, &|| false).unwrap();
     let (listed, generation) = (resolved.roots, resolved.generation);
     let entries = uris.iter().map(|uri| ListEntry::uri(uri));
     let narrowed = boundary.narrow(entries).unwrap();
@@ -75,7 +72,7 @@ fn a_clients_list_gives_the_same_roots() {
     // an entry outside can.
     assert_eq!((generation, resolved.is_provisional), (0, true));
     let none: &[RootEntry] = &[];
-    let none = host::narrow(&boundary, none, &Deadline::default()).unwrap();
+    let none = host::narrow(&boundary, none, &|| false).unwrap();
     assert!(!none.is_provisional);
     assert!(resolved.weight > none.weight);
 }
@@ -87,24 +84,20 @@ fn a_list_is_bounded() {
     let narrow = |entries: &mut dyn Iterator<Item = ListEntry<'static>>| {
         boundary(&tree).narrow(entries).map_err(|error| error.code())
     };
-    let endless = &mut std::iter::repeat_with(|| ListEntry::new("x"));
+    let endless = &mut std::iter::repeat_with(|| ListEntry::from("x"));
     assert_eq!(narrow(endless).err(), Some("too_many_roots"));
     let long: &'static str = "/x".repeat(limits::ROOT_LIST_BYTES / 4 + 1).leak();
-    assert_eq!(narrow(&mut [long; 2].map(ListEntry::new).into_iter()).err(), Some("too_large"));
-    let rejected = narrow(&mut [long].map(ListEntry::new).into_iter()).unwrap();
+    assert_eq!(narrow(&mut [long; 2].map(ListEntry::from).into_iter()).err(), Some("too_large"));
+    let rejected = narrow(&mut [long].map(ListEntry::from).into_iter()).unwrap();
     assert_eq!(rejected.rejected()[0].error().code(), "too_long");
 }
 
 #[test]
-fn a_list_is_not_resolved_after_its_deadline() {
+fn a_list_that_nobody_waits_for_is_not_resolved() {
     let tree = Tree::new("dir op/a");
     let a = tree.path("op/a").display().to_string();
-    let cancelled = Deadline::default();
-    cancelled.clone().cancel();
-    for deadline in [Deadline::at(Instant::now()), cancelled] {
-        let error = host::narrow(&boundary(&tree), [ListEntry::new(&a)], &deadline).unwrap_err();
-        assert_eq!((error.kind(), error.code()), (ErrorKind::TooCostly, "too_costly"));
-    }
+    let error = host::narrow(&boundary(&tree), [ListEntry::from(&a)], &|| true).unwrap_err();
+    assert_eq!((error.kind(), error.code()), (ErrorKind::TooCostly, "too_costly"));
 }
 
 /// What a program adds to its own errors is shown as the library shows its own.
@@ -120,7 +113,7 @@ fn errors_of_a_program_have_a_request_and_a_detail() {
     let error = host::with_raw_os_error(error, 30)
         .with_operator_detail("turn 7")
         .with_request("format", "a".as_ref());
-    let again = host::repeated(&error);
+    let again = error.clone();
     assert_eq!(again.to_string(), "this turn only reads");
     assert_eq!((again.kind(), again.code()), (error.kind(), error.code()));
     assert_eq!((again.raw_os_error(), again.operator_detail()), (Some(30), Some("turn 7")));

@@ -36,7 +36,7 @@ fn assert_refuses_all(tree: &Tree, roots: &mcp_roots_guard::Roots, case: &str) {
             code(roots.with_base(&request)),
             code(roots.read(&request, 9)),
             code(roots.write(&request, "")),
-            code(roots.explain(&request).reading().map_err(guarded_fs::host::repeated)),
+            code(roots.explain(&request).reading().map_err(mcp_roots_guard::Error::clone)),
         ] {
             assert_eq!(refused, Some("outside_roots"), "{why}");
         }
@@ -51,13 +51,13 @@ fn no_list_puts_anything_in_force() {
     let boundary = Boundary::nothing();
     assert_eq!(boundary.directories(), []);
     let expanded = ENTRIES.map(|(text, _)| tree.expand(text));
-    let all = || expanded.iter().map(|text| ListEntry::new(text));
+    let all = || expanded.iter().map(|text| ListEntry::from(text));
     let roots = boundary.narrow(all()).unwrap();
     let rejected: Vec<_> = roots.rejected().iter().map(|it| it.error().code()).collect();
     assert_eq!(rejected, ENTRIES.map(|(_, code)| code));
     assert_refuses_all(&tree, &roots, "a list of all entries");
     for text in &expanded {
-        let roots = boundary.narrow([ListEntry::new(text)]).unwrap();
+        let roots = boundary.narrow([ListEntry::from(text)]).unwrap();
         assert_eq!(roots.why_none(), Some(WhyNone::NothingGranted), "{text}");
         assert_refuses_all(&tree, &roots, text);
     }

@@ -134,7 +134,7 @@ impl Case {
                     entry => self.tree.uri(entry),
                 });
                 let entries: Vec<_> = entries.collect();
-                let entry = if self.allows_paths { ListEntry::new } else { ListEntry::uri };
+                let entry = if self.allows_paths { ListEntry::from } else { ListEntry::uri };
                 let listed = entries.iter().map(|text| entry(text));
                 self.roots = self.boundary.narrow(listed).unwrap();
                 let granted = self.granted();

@@ -616,7 +616,7 @@ fn denied_client_root_is_rejected() {
             let world = World::new(*case, state);
             let boundary = world.boundary(Some(Protection::Denied), &["proj", "other"]);
             let rejected = |path: &str| {
-                let listed = [ListEntry::new(path)];
+                let listed = [ListEntry::from(path)];
                 let roots = boundary.narrow(listed).unwrap();
                 assert!(roots.iter().len() == 0, "{case:?} {state:?}: {path} is in force");
                 let [rejected] = roots.rejected() else { panic!("{path}: {:?}", roots.rejected()) };

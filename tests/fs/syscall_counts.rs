@@ -195,7 +195,7 @@ fn entry(roots: &Roots, request: &str) -> Result<()> {
 
 fn narrow(_: &Roots, listed: &str) -> Result<()> {
     let boundary = Boundary::any_listed().build()?;
-    boundary.narrow([ListEntry::new(listed)]).map(drop)
+    boundary.narrow([ListEntry::from(listed)]).map(drop)
 }
 
 fn list(roots: &Roots, request: &str) -> Result<()> {

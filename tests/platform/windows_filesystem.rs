@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use mcp_roots_guard::{
-    Access, Boundary, Deadline, DirectoryOptions, ListEntry, ListRootsResult, Result, WalkOptions,
+    Access, Boundary, DirectoryOptions, ListEntry, ListRootsResult, Result, WalkOptions,
 };
 
 use crate::support::code;
@@ -47,7 +47,7 @@ fn each_clients_form_of_a_root_uri_names_the_root() {
     ];
     let strict = Boundary::any_listed().build().unwrap();
     for uri in uris.iter().chain(&bare) {
-        let roots = strict.narrow([ListEntry::new(uri)]).unwrap();
+        let roots = strict.narrow([ListEntry::from(uri)]).unwrap();
         assert!(roots.rejected().is_empty(), "{uri}: {:?}", roots.rejected());
         assert_eq!(roots.read("f", 9).unwrap(), b"content", "{uri}");
         assert_eq!(roots.read(tree.path("root").join("f"), 9).unwrap(), b"content", "{uri}");

@@ -77,11 +77,6 @@ impl Add<Duration> for Instant {
     }
 }
 
-/// Returns a time an hour later, so that no deadline passes during a schedule.
-pub(crate) fn std_instant(instant: Instant) -> std::time::Instant {
-    std::time::Instant::now() + instant.0 + Duration::from_secs(3600)
-}
-
 /// Time does not pass here, so work that never ends is a deadlock, which shuttle reports.
 pub(crate) async fn timeout_at<T>(_: Instant, work: impl Future<Output = T>) -> Result<Option<T>> {
     Ok(Some(work.await))

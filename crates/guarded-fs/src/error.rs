@@ -408,6 +408,18 @@ impl From<Infallible> for Error {
     }
 }
 
+/// Of the operating system's error, the copy has the [number](Error::raw_os_error).
+impl Clone for Error {
+    fn clone(&self) -> Self {
+        let Inner { request, destination, outcome, .. } = &*self.0;
+        let (operation, blamed, root) = (self.0.operation, self.0.blamed, self.0.root);
+        let (request, destination) = (request.clone(), destination.clone());
+        let outcome = outcome.clone();
+        let again = self.repeated().0;
+        Self(Box::new(Inner { operation, request, destination, blamed, outcome, root, ..*again }))
+    }
+}
+
 /// Contains only the code and the text of `Display`, and so no operator details.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

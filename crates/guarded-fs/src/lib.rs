@@ -186,7 +186,7 @@ pub mod internals {
 
 pub use boundary::{Boundary, BoundaryBuilder, DirectoryOptions, ListEntry};
 pub use check::{CheckedEntry, CheckedPath, Explanation, PlaceKey, Proof};
-pub use dir::{Access, Deadline, FileType, Metadata};
+pub use dir::{Access, FileType, Metadata};
 pub use error::{Error, ErrorKind, Result};
 pub use fs::{
     AtomicFile, Attribute, ChangeSet, CommitError, ContentHash, DirEntry, Durability, OpenFile,

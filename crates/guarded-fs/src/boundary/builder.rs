@@ -54,7 +54,7 @@ impl Boundary {
     /// # use guarded_fs::{Boundary, ListEntry, WhyNone};
     /// # let work = tempfile::tempdir().unwrap();
     /// let boundary = Boundary::any_listed().build()?;
-    /// let listed = [work.path().to_str().unwrap()].map(ListEntry::new);
+    /// let listed = [work.path().to_str().unwrap()];
     /// assert_eq!(boundary.narrow(listed)?.iter().count(), 1);
     /// assert_eq!(boundary.allowed_roots().why_none(), Some(WhyNone::Unconfigured));
     /// # Ok::<(), guarded_fs::Error>(())

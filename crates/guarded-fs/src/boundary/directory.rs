@@ -36,7 +36,7 @@ use crate::roots::{
 ///     .directory(&external, DirectoryOptions::from(Access::ReadOnly).always())
 ///     .build()?;
 /// # let work = home.join("work");
-/// let listed = [work.to_str().unwrap()].map(ListEntry::new);
+/// let listed = [work.to_str().unwrap()];
 /// let roots = boundary.narrow(listed)?;
 /// let names: Vec<_> = roots.iter().filter_map(|root| root.path().file_name()).collect();
 /// assert_eq!(names, ["work", "external"]);

@@ -89,7 +89,7 @@ impl Boundary {
     /// ```
     /// # use guarded_fs::{Boundary, ErrorKind, ListEntry, WhyNone};
     /// let boundary = Boundary::nothing();
-    /// let roots = boundary.narrow(["/", "/srv"].map(ListEntry::new))?;
+    /// let roots = boundary.narrow(["/", "/srv"])?;
     /// assert_eq!(roots.rejected().len(), 2);
     /// assert_eq!(roots.why_none(), Some(WhyNone::NothingGranted));
     /// assert_eq!(roots.open("/etc/passwd").unwrap_err().kind(), ErrorKind::OutsideRoots);

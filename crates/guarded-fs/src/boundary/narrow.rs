@@ -5,13 +5,14 @@ use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::listed::{UniqueRoots, system_aliases, writable};
 use super::resolved::ResolvedRoots;
 use super::{Boundary, Limit};
-use crate::dir::{Access, Budget, Deadline, Stat};
+use crate::dir::{Access, Budget, Stat};
 use crate::error::{Code, Error, Result};
-use crate::limits::{LIST_LOOKUPS, ROOT_LIST_BYTES, ROOT_LIST_ENTRIES};
+use crate::limits::{LIST_LOOKUPS, LIST_TIME, ROOT_LIST_BYTES, ROOT_LIST_ENTRIES};
 use crate::path::Location;
 use crate::path::index::{ROOT_NAMES, RootKind};
 use crate::path::names::{components, ends_as_directory};
@@ -30,12 +31,6 @@ pub struct ListEntry<'a> {
 }
 
 impl<'a> ListEntry<'a> {
-    /// An absolute path or a `file:` URI.
-    #[must_use]
-    pub fn new(text: &'a str) -> Self {
-        Self { text, location: Location::parse(text) }
-    }
-
     /// A `file:` URI. A path is rejected.
     #[must_use]
     pub fn uri(text: &'a str) -> Self {
@@ -46,6 +41,20 @@ impl<'a> ListEntry<'a> {
     #[must_use]
     pub fn rejected(text: &'a str, error: Error) -> Self {
         Self { text, location: Err(error) }
+    }
+}
+
+/// An absolute path or a `file:` URI.
+impl<'a> From<&'a str> for ListEntry<'a> {
+    fn from(text: &'a str) -> Self {
+        Self { text, location: Location::parse(text) }
+    }
+}
+
+/// An absolute path or a `file:` URI.
+impl<'a> From<&'a String> for ListEntry<'a> {
+    fn from(text: &'a String) -> Self {
+        text.as_str().into()
     }
 }
 
@@ -78,13 +87,13 @@ impl Boundary {
     /// entry is rejected, without looking anything up.
     ///
     /// ```
-    /// use guarded_fs::{Access, Boundary, ListEntry};
+    /// use guarded_fs::{Access, Boundary};
     ///
     /// # let work = tempfile::tempdir().unwrap();
     /// # std::fs::create_dir(work.path().join("app")).unwrap();
     /// let boundary = Boundary::builder().directory(work.path(), Access::ReadWrite).build()?;
     /// let app = work.path().join("app");
-    /// let suggested = [app.to_str().unwrap(), "/etc"].map(ListEntry::new);
+    /// let suggested = [app.to_str().unwrap(), "/etc"];
     ///
     /// let roots = boundary.narrow(suggested)?;
     /// assert_eq!(roots.iter().count(), 1);
@@ -97,20 +106,22 @@ impl Boundary {
     /// - [`TooManyRoots`](crate::ErrorKind::TooManyRoots) for more than [`ROOT_LIST_ENTRIES`]
     ///   entries, and [`TooLarge`](crate::ErrorKind::TooLarge) for more than
     ///   [`ROOT_LIST_BYTES`] bytes of text.
-    /// - [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`) if the [default
-    ///   deadline](Deadline::default) passes first.
+    /// - [`TooCostly`](crate::ErrorKind::TooCostly) (`too_costly`) if it takes longer than 30
+    ///   seconds.
     pub fn narrow<'a>(
         &self,
         entries: impl IntoIterator<Item: Into<ListEntry<'a>>>,
     ) -> Result<Roots> {
-        self.narrow_until(entries, &Deadline::default()).map(|resolved| resolved.roots)
+        self.narrow_until(entries, &|| false).map(|resolved| resolved.roots)
     }
 
     pub(crate) fn narrow_until<'a>(
         &self,
         entries: impl IntoIterator<Item: Into<ListEntry<'a>>>,
-        deadline: &Deadline,
+        is_over: &dyn Fn() -> bool,
     ) -> Result<ResolvedRoots> {
+        let latest = Instant::now() + LIST_TIME;
+        let is_over = &|| is_over() || Instant::now() >= latest;
         let ResolvedRoots { roots: allowed, generation, .. } = self.allowed(|resolve| resolve());
         let entries = bounded(entries.into_iter().map(Into::into), &allowed)?;
         // Defense: A client's list only narrows the allowed directories.
@@ -124,7 +135,7 @@ impl Boundary {
         let mut resolver = ListResolver {
             boundary: self,
             enclosing: &enclosing,
-            deadline,
+            is_over,
             planted_in: OnceCell::new(),
             seen: HashSet::new(),
             lookups: 0,
@@ -136,7 +147,7 @@ impl Boundary {
         };
         for (index, entry) in entries.iter().enumerate() {
             resolver.add(index, entry);
-            if deadline.has_passed() {
+            if is_over() {
                 let text = "resolving the list took too long";
                 return Err(Error::from(Code::TooCostly).with_text(text));
             }
@@ -168,7 +179,7 @@ fn bounded<'a>(
 struct ListResolver<'a> {
     boundary: &'a Boundary,
     enclosing: &'a Roots,
-    deadline: &'a Deadline,
+    is_over: &'a dyn Fn() -> bool,
     /// The writable enclosing roots.
     planted_in: OnceCell<FoldedPaths>,
     seen: HashSet<Location>,
@@ -219,7 +230,7 @@ impl ListResolver<'_> {
             let text = "the roots before it have {} names in their paths, the maximum";
             return Err(Error::over(Code::TooLarge, text, ROOT_NAMES));
         }
-        let mut budget = self.deadline.entry();
+        let mut budget = Budget::of_entry(self.is_over);
         let named = retry_changed(|| self.look_up(entry, &mut budget));
         // Each copy of an enclosing root also counts, because an ancestor can be spelled in many
         // ways.
@@ -256,7 +267,7 @@ impl ListResolver<'_> {
         if !index.is_absolute(text) {
             return Err(Code::NotAbsolute.into());
         }
-        if self.lookups > LIST_LOOKUPS || self.deadline.has_passed() {
+        if self.lookups > LIST_LOOKUPS || (self.is_over)() {
             return Err(Code::TooCostly.into());
         }
         let is_root_itself = |rest| components(rest).all(|(name, _)| name == ".");
@@ -343,10 +354,11 @@ impl ListResolver<'_> {
 mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::{Duration, Instant};
 
     use crate::error::Code;
-    use crate::{Access, Boundary, Deadline, ListEntry};
+    use crate::{Access, Boundary, ListEntry};
 
     /// Uses an entry whose symlinks exhaust the whole budget.
     #[test]
@@ -360,18 +372,22 @@ mod tests {
         }
         let boundary = Boundary::builder().directory(&top, Access::ReadOnly).build().unwrap();
         let text = &format!("file://{}/l0", top.display());
-        let resolve = |deadline: &Deadline| boundary.narrow_until([ListEntry::new(text)], deadline);
+        let resolve = |is_over: &AtomicBool| {
+            let is_over = || is_over.load(Ordering::Relaxed);
+            boundary.narrow_until([ListEntry::from(text)], &is_over)
+        };
         let whole = Instant::now();
-        let rejected = resolve(&Deadline::default()).unwrap().roots.rejected()[0].error().reason();
+        let rejected =
+            resolve(&AtomicBool::new(false)).unwrap().roots.rejected()[0].error().reason();
         let whole = whole.elapsed();
         assert_eq!(rejected, Code::TooCostly);
         let ended_after = |_| {
-            let deadline = Deadline::default();
+            let is_over = AtomicBool::new(false);
             std::thread::scope(|scope| {
-                let resolution = scope.spawn(|| (resolve(&deadline).is_err(), Instant::now()));
+                let resolution = scope.spawn(|| (resolve(&is_over).is_err(), Instant::now()));
                 std::thread::sleep(whole / 4);
                 let gave_up = Instant::now();
-                deadline.cancel();
+                is_over.store(true, Ordering::Relaxed);
                 let (stopped, ended) = resolution.join().unwrap();
                 stopped.then(|| ended.saturating_duration_since(gave_up))
             })

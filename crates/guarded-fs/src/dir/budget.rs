@@ -1,32 +1,32 @@
 //! Bounds on the cost of resolution.
 //!
 //! A [`Budget`] limits the look-ups, and therefore the CPU time, of one request or one entry of a
-//! root list, whatever symlinks a tree contains. A [`Deadline`] ends the resolution of a whole
-//! list.
-
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+//! root list, whatever symlinks a tree contains. That of an entry also ends with the resolution of
+//! its list.
 
 use crate::error::{Code, Error, Result};
-use crate::limits::{LIST_TIME, LOOKUPS};
+use crate::limits::LOOKUPS;
 
-#[derive(Debug)]
 pub(crate) struct Budget<'a> {
     left: usize,
-    deadline: Option<&'a Deadline>,
+    is_list_over: Option<&'a dyn Fn() -> bool>,
 }
 
-impl Budget<'_> {
+impl<'a> Budget<'a> {
     /// The budget of one request: [`LOOKUPS`].
     pub(crate) const fn new() -> Self {
-        Self { left: LOOKUPS, deadline: None }
+        Self { left: LOOKUPS, is_list_over: None }
     }
 
-    /// Subtracts look-ups. Fails with `too_costly` if too few are left, or if the deadline of the
-    /// list has passed.
+    /// The budget of one entry of a list.
+    pub(crate) const fn of_entry(is_list_over: &'a dyn Fn() -> bool) -> Self {
+        Self { left: LOOKUPS, is_list_over: Some(is_list_over) }
+    }
+
+    /// Subtracts look-ups. Fails with `too_costly` if too few are left, or if the resolution of the
+    /// list is over.
     pub(crate) fn spend(&mut self, lookups: usize) -> Result<()> {
-        if self.deadline.is_some_and(Deadline::has_passed) {
+        if self.is_list_over.is_some_and(|is_over| is_over()) {
             return Err(Error::from(Code::TooCostly).with_operator_detail(
                 "resolving the list took too long, or no caller waits for it",
             ));
@@ -44,48 +44,10 @@ impl Budget<'_> {
     }
 }
 
-/// When the resolution of a list ends without a result: at a time, or when a clone of the deadline
-/// is [cancelled](Self::cancel), for example because nobody waits for the result any longer. Make
-/// one for each list: the latest deadline, which is also the default, is 30 seconds after it was
-/// made.
-///
-/// It is checked before each look-up. A filesystem that does not answer a look-up can outlast it.
-#[derive(Clone, Debug)]
-pub struct Deadline {
-    at: Instant,
-    is_cancelled: Arc<AtomicBool>,
-}
-
-impl Default for Deadline {
-    fn default() -> Self {
-        Self { at: Instant::now() + LIST_TIME, is_cancelled: Arc::default() }
-    }
-}
-
-impl Deadline {
-    /// A deadline at this time, but at most 30 seconds from now.
-    #[must_use]
-    pub fn at(time: Instant) -> Self {
-        let latest = Self::default();
-        Self { at: time.min(latest.at), ..latest }
-    }
-
-    /// Lets the deadline and its clones pass now.
-    pub fn cancel(&self) {
-        self.is_cancelled.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn has_passed(&self) -> bool {
-        self.is_cancelled.load(Ordering::Relaxed) || Instant::now() >= self.at
-    }
-
-    pub(crate) const fn entry(&self) -> Budget<'_> {
-        Budget { left: LOOKUPS, deadline: Some(self) }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     #[test]
@@ -94,10 +56,11 @@ mod tests {
         assert_eq!((budget.spend(LOOKUPS - 1).is_ok(), budget.spent()), (true, LOOKUPS - 1));
         assert!(budget.spend(1).is_ok());
         assert_eq!(budget.spend(1).unwrap_err().reason(), Code::TooCostly);
-        let (deadline, past) = (Deadline::default(), Deadline::at(Instant::now()));
-        let (mut waited_for, mut late) = (deadline.entry(), past.entry());
-        assert_eq!((waited_for.spend(1).is_ok(), late.spend(1).is_ok()), (true, false));
-        deadline.clone().cancel();
+        let is_over = Cell::new(false);
+        let is_list_over = || is_over.get();
+        let mut waited_for = Budget::of_entry(&is_list_over);
+        assert!(waited_for.spend(1).is_ok());
+        is_over.set(true);
         assert_eq!(waited_for.spend(1).unwrap_err().reason(), Code::TooCostly);
     }
 }

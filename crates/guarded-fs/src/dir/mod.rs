@@ -41,7 +41,6 @@ use cap_std::fs::OpenOptions;
 
 pub(crate) use self::beneath::Beneath;
 pub(crate) use self::budget::Budget;
-pub use self::budget::Deadline;
 pub(crate) use self::cursor::Cursor;
 pub(crate) use self::handle::Handle;
 #[cfg(target_os = "linux")]

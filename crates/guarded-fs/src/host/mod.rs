@@ -4,8 +4,7 @@
 //! - **Roots for clients.** A crate keeps the [`ResolvedRoots`] of a client's list ([`narrow`]) or
 //!   of the configuration ([`allowed`]), and gives each request these roots in a [`Scope`] of its
 //!   own ([`in_scope`]). Once the scope is over, nothing begins through them.
-//! - **Errors that several callers get**, or that the operating system caused: [`repeated`],
-//!   [`with_raw_os_error`].
+//! - **Errors** that the operating system caused: [`with_raw_os_error`].
 //! - **Events** for what other code did or refused: [`log_allowed`], [`log_refused`].
 //! - **Programs.** [`ProgramPaths`] says whether a tool can have written a program, and what a rule
 //!   of the kernel grants.
@@ -24,7 +23,6 @@ pub use self::program_paths::ProgramPaths;
 pub use crate::boundary::ResolvedRoots;
 use crate::boundary::{Boundary, ListEntry};
 use crate::check::Proof;
-use crate::dir::Deadline;
 use crate::error::{Error, Result};
 use crate::events;
 use crate::roots::Roots;
@@ -52,18 +50,19 @@ pub fn allowed(boundary: &Boundary, start: impl FnOnce(Box<dyn FnOnce() + Send>)
     boundary.allowed(start)
 }
 
-/// Like [`Boundary::narrow`], with another deadline, which can also cancel the resolution from
-/// another thread.
+/// Like [`Boundary::narrow`], until `is_over` returns true, for example because nobody waits for the
+/// result any longer. It is asked before each look-up. A filesystem that does not answer a look-up
+/// can outlast it.
 ///
 /// # Errors
 ///
-/// Those of [`Boundary::narrow`], for this deadline.
+/// Those of [`Boundary::narrow`], also once `is_over` returns true.
 pub fn narrow<'a>(
     boundary: &Boundary,
     entries: impl IntoIterator<Item: Into<ListEntry<'a>>>,
-    deadline: &Deadline,
+    is_over: &dyn Fn() -> bool,
 ) -> Result<ResolvedRoots> {
-    boundary.narrow_until(entries, deadline)
+    boundary.narrow_until(entries, is_over)
 }
 
 /// Returns only the directories that are [always](crate::DirectoryOptions::always) in force, for
@@ -102,13 +101,6 @@ pub fn log_allowed(proof: &Proof, operation: &'static str, request: &OsStr) {
 pub fn log_refused(error: Error, session: Option<NonZeroU64>) -> Error {
     events::refused(session, &error);
     error
-}
-
-/// Copies what another caller who waits for the same result needs: the kind, code, reason,
-/// [number](Error::raw_os_error) and operator's detail.
-#[must_use]
-pub fn repeated(error: &Error) -> Error {
-    error.repeated()
 }
 
 /// Sets the [number](Error::raw_os_error) of the operating system's error that caused this one,

@@ -45,7 +45,7 @@ pub(super) fn confine(boundary: &Boundary, confinement: &Confinement) -> Result<
         if error.kind() == ErrorKind::NotFound {
             rules.missing.push(path.clone());
         } else if error.kind() != ErrorKind::Overlap {
-            return Err(host::repeated(error).with_request("confine", path.as_os_str()));
+            return Err(error.clone().with_request("confine", path.as_os_str()));
         }
     }
     let Rules { ruleset, paths, missing, .. } =
