@@ -112,7 +112,8 @@
 //!   read in any case, and the workspace is writable only while the client lists it or a directory
 //!   above it. If the client's first entry is `file:///`, its relative requests start at `/`.
 //! - **Secrets elsewhere.** `/` includes all that the server's user can read, such as private keys
-//!   in `.ssh`. Deny these names, or run the server as another user.
+//!   in `.ssh`, except `/proc`, which shows running processes. Deny these names, or run the server
+//!   as another user.
 //! - **Programs.** `deny` and `protect` do not reach a program that the agent runs, such as a shell:
 //!   even a confined one (`ChildCommand::confined`) reads `.env` and changes `.git/hooks`, and `/`
 //!   lets it read everything. Check its directory in [`Roots::within`](crate::Roots::within) of the
@@ -236,8 +237,9 @@
 //!
 //! /// Runs a call of the model, and returns the result for the model.
 //! async fn respond(boundary: Boundary, call: Call) -> Value {
+//!     let allowed = tokio::task::spawn_blocking(move || boundary.allowed_roots()).await;
 //!     // If this future is dropped, so is the handle, which stops the work.
-//!     let (roots, _call) = boundary.allowed_roots().stoppable();
+//!     let (roots, _call) = allowed.expect("it does not panic").stoppable();
 //!     match tokio::task::spawn_blocking(move || run(&roots, call)).await {
 //!         Ok(Ok(result)) => json!({ "result": result }),
 //!         Ok(Err(refusal)) => json!({ "error": refusal }),
@@ -901,7 +903,8 @@
 //!
 //! A test suite runs programs that it has just built, and can hang or print without end. The limits
 //! end it with everything that it started, except processes that create their own session. Add the
-//! directories of compilers and caches as extras.
+//! directories of compilers and caches as extras, and a directory for temporary files, because `/tmp`
+//! is outside: `.extra(&scratch, ExtraAccess::ReadWrite)`, and `.env("TMPDIR", &scratch)`.
 //!
 #![cfg_attr(all(target_os = "linux", feature = "process"), doc = "```")]
 #![cfg_attr(not(all(target_os = "linux", feature = "process")), doc = "```ignore")]

@@ -129,8 +129,8 @@ impl Guard {
     /// Blocking work, such as that of `resources/read`, is one closure:
     ///
     /// ```
-    /// # use mcp_roots_guard::Guard;
     /// # use mcp_roots_guard::rmcp::RequestRoots;
+    /// # use mcp_roots_guard::{Guard, Location};
     /// # use rmcp::model::*;
     /// # use rmcp::service::{RequestContext, RoleServer};
     /// # struct Server { guard: Guard }
@@ -142,7 +142,7 @@ impl Guard {
     /// ) -> Result<ReadResourceResponse, rmcp::ErrorData> {
     ///     let uri = params.uri.clone();
     ///     let read = move |roots: RequestRoots| {
-    ///         let text = roots.read_to_string(&uri, 1 << 20)?;
+    ///         let text = roots.read_to_string(Location::from_uri(&uri)?, 1 << 20)?;
     ///         Ok(ReadResourceResult::new(vec![ResourceContents::text(text, uri)]))
     ///     };
     ///     self.guard.respond(&ctx, &params, async |roots| roots.run(read).await).await

@@ -149,9 +149,13 @@ impl GuardBuilder {
     /// long, because a mounted filesystem that hangs would otherwise keep it waiting for ever. By
     /// default, calls wait.
     ///
-    /// A step is when an operation of its roots begins, and before each entry of a walk. Work that
-    /// computes for long calls [`ensure_usable`](crate::Roots::ensure_usable) between its steps. A
-    /// call that waits for a slot is answered so if this is true of all calls of its client.
+    /// A step is each time that the roots are asked whether they are over, as the table at
+    /// [`Scope`](guarded_fs::host::Scope) lists them: when an operation begins, before each entry of
+    /// a walk or a removal, and before each mebibyte of a copy or a hash. One system call that takes
+    /// longer, such as a large read or a sync, is no progress. Work that computes for long calls
+    /// [`ensure_usable`](crate::Roots::ensure_usable) between its steps. A call that waits for a
+    /// slot is answered so if this is true of all calls of its client. What a call waits for a
+    /// client's list is [`fetch_limit`](Self::fetch_limit) instead.
     ///
     /// The work itself continues, keeps its slot, and can still take effect. This holds for the
     /// work of [`Guard::tool`] and [`RequestRoots::run`](crate::rmcp::RequestRoots::run).

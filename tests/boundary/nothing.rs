@@ -51,7 +51,7 @@ fn no_list_puts_anything_in_force() {
     let boundary = Boundary::nothing();
     assert_eq!(boundary.directories(), []);
     let expanded = ENTRIES.map(|(text, _)| tree.expand(text));
-    let all = || expanded.iter().map(|text| ListEntry::from(text));
+    let all = || expanded.iter().map(ListEntry::from);
     let roots = boundary.narrow(all()).unwrap();
     let rejected: Vec<_> = roots.rejected().iter().map(|it| it.error().code()).collect();
     assert_eq!(rejected, ENTRIES.map(|(_, code)| code));

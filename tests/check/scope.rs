@@ -286,3 +286,19 @@ fn the_error_of_a_scope_is_its_own() {
     assert_eq!(walk.next_entry().unwrap_err().kind(), ENDED);
     assert!(walk.unreadable().is_empty());
 }
+
+/// What watches for progress must see that of a commit, which no end interrupts.
+#[test]
+fn a_change_set_asks_while_it_removes_a_tree() {
+    let tree = Tree::new("dir op/t");
+    for number in 0..100 {
+        std::fs::write(tree.path("op/t").join(number.to_string()), "").unwrap();
+    }
+    let scope = Arc::new(EndsAfter { left: AtomicUsize::new(1_000) });
+    let mut set = host::in_scope(roots(&tree), scope.clone()).change_set();
+    set.remove_dir_all("t").unwrap();
+    let before = scope.left.load(SeqCst);
+    set.commit().unwrap();
+    let asked = before - scope.left.load(SeqCst);
+    assert!(asked >= 100, "{asked}");
+}

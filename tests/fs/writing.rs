@@ -765,6 +765,17 @@ fn change_set_removes_a_tree_as_one_change() {
     assert_eq!(partial.error().code(), "modified");
     assert_eq!(tree.snapshot("root"), before);
 
+    // Another directory has taken the name.
+    let mut changes = roots.change_set();
+    changes.remove_dir_all("t").unwrap();
+    tree.add("dir root/u");
+    fs::rename(tree.path("root/t"), tree.path("root/kept")).unwrap();
+    fs::rename(tree.path("root/u"), tree.path("root/t")).unwrap();
+    assert_eq!(changes.commit().unwrap_err().error().code(), "changed");
+    assert!(tree.path("root/t").exists());
+    fs::remove_dir(tree.path("root/t")).unwrap();
+    fs::rename(tree.path("root/kept"), tree.path("root/t")).unwrap();
+
     // The tree was removed before the change that fails.
     tree.add("dir root/e");
     let mut changes = roots.change_set();

@@ -20,8 +20,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// A refusal or a failure. Its text is safe to show to the sender of the request.
 ///
 /// `Display` writes `OPERATION "REQUEST": REASON`, or only the reason if the error concerns no
-/// request. The request is quoted as it was sent, escaped and shortened. Reasons that must not be
-/// distinguishable have the same text.
+/// request. The operation is the one that refused it: `check` for a request that was checked first,
+/// and otherwise, such as in one step, that of the method. The request is quoted as it was sent,
+/// escaped and shortened. Reasons that must not be distinguishable have the same text.
 ///
 /// `Display`, `Debug` and every `source` contain only the request, fixed text, the value of a
 /// limit, and the message of an operating system error. A server can add roots

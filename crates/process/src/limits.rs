@@ -1,12 +1,13 @@
-//! Every bound of this crate, with the reason for its value.
+//! Every bound of this crate.
 
 use std::time::Duration;
 
-/// The default for how long a child process may run ([`crate::ChildCommand::time_limit`]).
+/// The default for how long a child process may run ([`crate::ChildCommand::time_limit`]): one
+/// minute, as long as most clients wait for an answer.
 pub const CHILD_TIME: Duration = Duration::from_secs(60);
 
 /// The default for how many bytes a child process may write
-/// ([`crate::ChildCommand::output_limit`]).
+/// ([`crate::ChildCommand::output_limit`]): one mebibyte, more than a model can read.
 pub const CHILD_OUTPUT: usize = 1 << 20;
 
 /// The maximum number of child processes at once in this server process. A client gets at most two

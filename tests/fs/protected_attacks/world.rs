@@ -398,7 +398,7 @@ impl Route {
         let paths = paths.split_whitespace().map(|path| world.expand(path));
         let all: Vec<_> = paths.clone().chain(["other".to_owned()]).collect();
         let listed: Vec<_> = all.iter().map(|path| world.path(path)).collect();
-        let list = || listed.iter().map(|path| ListEntry::from(path));
+        let list = || listed.iter().map(ListEntry::from);
         match how {
             "allow" => {
                 let directories: Vec<_> = all.iter().map(String::as_str).collect();
@@ -413,7 +413,7 @@ impl Route {
             // The path of an alias is not below the tree.
             "alias" => {
                 let list = [all[0].trim_end_matches("/.").to_owned(), world.path("other")];
-                world.aliased(effect).narrow(list.iter().map(|text| ListEntry::from(text))).unwrap()
+                world.aliased(effect).narrow(list.iter().map(ListEntry::from)).unwrap()
             }
             "within" => world.allowed(effect).within(all[0].as_str()).unwrap(),
             other => panic!("{other}"),

@@ -36,9 +36,9 @@ use crate::roots::{LastName, Presence, Roots};
 /// proof for an entry of a listing begins at the directory that was listed, which it holds open.
 ///
 /// A snapshot's memory, about 10 MiB for a client's list of 4 MiB, is freed with its last proof. To
-/// remember many places for a long time, keep the [`uri`](Proof::uri) of each, also as the key of a
-/// map, and check it again in the roots that are in force then. To compare places within a request,
-/// use [`place_key`](Proof::place_key).
+/// remember many places for a long time, keep the [`uri`](Proof::uri) of each, and check it again
+/// in the roots that are in force then. To compare places, and as the key of a map, use
+/// [`place_key`](Proof::place_key), which keeps no snapshot.
 #[derive(Clone, Debug)]
 pub struct CheckedPath(pub(crate) Proof);
 
@@ -151,6 +151,9 @@ impl Roots {
     /// # let roots = Roots::from_dirs([work.path()], Access::ReadOnly)?;
     /// let mut found = Vec::new();
     /// for top in roots.check_all()? {
+    ///     if top.metadata()?.is_file() {
+    ///         continue; // a root that is a single file
+    ///     }
     ///     let mut walk = top.walk(WalkOptions::default().skip_unreadable())?;
     ///     while let Some(entry) = walk.next_entry()? {
     ///         if entry.read_to_string(1 << 20).is_ok_and(|text| text.contains("needle")) {
@@ -162,7 +165,7 @@ impl Roots {
     /// # Ok::<(), guarded_fs::Error>(())
     /// ```
     ///
-    /// A root can be [a single file](crate::Root::is_file), which cannot be walked. What a walk
+    /// What a walk
     /// leaves out, such as a mount that the boundary refuses, is left out even if it is a root.
     ///
     /// # Errors

@@ -9,7 +9,8 @@ use super::permit::{ChangeKind, ChangePermit, ContentPermit};
 use super::version::{Condition, ContentHash, change_if};
 use crate::check::{CheckedEntry, Proof};
 use crate::dir::{
-    Beneath, DirectoryEntry, FileType, Handle, Permit, Rule, Slot, Stat, TemporaryName, split,
+    Beneath, DirectoryEntry, FileType, Handle, Identity, Permit, Rule, Slot, Stat, TemporaryName,
+    split,
 };
 use crate::error::{Code, Error, Result, quoted};
 use crate::limits::{LEAST_BATCH, REMOVED_ENTRIES, REMOVED_NAMES, WALK_DEPTH, WALK_ENTRIES};
@@ -19,7 +20,8 @@ use crate::roots::{LastName, Roots};
 impl Roots {
     /// Renames a file, symlink or directory, within a root or from one root to another. A symlink
     /// is renamed or replaced itself, not its target. If a path ends in a slash, the source must be
-    /// a directory.
+    /// a directory. The precondition is one of the destination. To move a file only if it still has
+    /// the content that was read, use [`ChangeSet::write_moved`](crate::ChangeSet::write_moved).
     ///
     /// # Errors
     ///
@@ -35,27 +37,27 @@ impl Roots {
         &self,
         from: impl IntoLocation,
         to: impl IntoLocation,
-        overwrite: Precondition,
+        precondition: Precondition,
     ) -> Result<()> {
         self.run_between("rename", from, to, [LastName::Unfollowed; 2], |from, to| {
-            Rename::check(from, to, overwrite)?.run()
+            Rename::check(from, to, precondition)?.run()
         })
     }
 }
 
-pub(super) fn verify_rename(from: &Proof, to: &Proof, overwrite: Precondition) -> Result<()> {
-    Rename::check(from, to, overwrite)?.verify()
+pub(super) fn verify_rename(from: &Proof, to: &Proof, precondition: Precondition) -> Result<()> {
+    Rename::check(from, to, precondition)?.verify()
 }
 
 struct Rename<'a> {
     from: ChangePermit<'a>,
     to: ChangePermit<'a>,
-    overwrite: Precondition,
+    precondition: Precondition,
 }
 
 impl<'a> Rename<'a> {
-    fn check(from: &'a Proof, to: &'a Proof, overwrite: Precondition) -> Result<Self> {
-        let replaces = overwrite != Precondition::Missing;
+    fn check(from: &'a Proof, to: &'a Proof, precondition: Precondition) -> Result<Self> {
+        let replaces = precondition != Precondition::Missing;
         // Names decide first, because the tree that is moved is searched for protected names.
         from.ensure_may_change(ChangeKind::MoveFrom)?;
         let ready = to.ensure_may_change(ChangeKind::MoveTo { replaces });
@@ -75,11 +77,11 @@ impl<'a> Rename<'a> {
             // The proofs are of two snapshots. These names are compared at the new path.
             moved_from.search_as(to)?;
         }
-        Ok(Self { from: moved_from, to: moved_to, overwrite })
+        Ok(Self { from: moved_from, to: moved_to, precondition })
     }
 
     fn condition(&self) -> Option<Condition<'_>> {
-        let Precondition::Unchanged(version) = self.overwrite else { return None };
+        let Precondition::Unchanged(version) = self.precondition else { return None };
         self.to.condition(Some(version)).map(Condition::of_destination)
     }
 
@@ -101,7 +103,7 @@ impl<'a> Rename<'a> {
                 return fails(io::ErrorKind::InvalidInput);
             }
             (_, Stat::Missing) => {}
-            _ if self.overwrite == Precondition::Missing => {
+            _ if self.precondition == Precondition::Missing => {
                 return fails(io::ErrorKind::AlreadyExists);
             }
             _ => match (is_dir(&source), is_dir(&destination)) {
@@ -123,7 +125,7 @@ impl<'a> Rename<'a> {
             return Err(io::Error::from(io::ErrorKind::CrossesDevices).into());
         }
         change_if(condition, || {
-            let replace = self.overwrite != Precondition::Missing;
+            let replace = self.precondition != Precondition::Missing;
             self.from.slot().rename(&self.to.slot(), replace).map_err(|error| self.blame(error))
         })
     }
@@ -153,8 +155,8 @@ impl CheckedEntry {
     /// # Errors
     ///
     /// The same.
-    pub fn rename(&self, to: &Self, overwrite: Precondition) -> Result<()> {
-        rename(&self.0, &to.0, overwrite)
+    pub fn rename(&self, to: &Self, precondition: Precondition) -> Result<()> {
+        rename(&self.0, &to.0, precondition)
     }
 }
 
@@ -238,8 +240,8 @@ impl CheckedEntry {
     }
 }
 
-pub(super) fn rename(from: &Proof, to: &Proof, overwrite: Precondition) -> Result<()> {
-    from.run_to("rename", to, |from, to| Rename::check(from, to, overwrite)?.run())
+pub(super) fn rename(from: &Proof, to: &Proof, precondition: Precondition) -> Result<()> {
+    from.run_to("rename", to, |from, to| Rename::check(from, to, precondition)?.run())
 }
 
 pub(super) fn remove_file(path: &Proof, if_unchanged: Option<ContentHash>) -> Result<()> {
@@ -297,17 +299,21 @@ impl Proof {
         }
     }
 
-    pub(super) fn verify_tree_removal(&self) -> Result<Beneath> {
+    /// Returns the directory that is there.
+    pub(super) fn verify_tree_removal(&self) -> Result<(Beneath, Identity)> {
         let permit = self.permit(ChangeKind::RemoveTree)?;
-        permit.open_tree()?;
-        Ok(permit.into_at())
+        let tree = permit.open_tree()?.0.identity()?;
+        Ok((permit.into_at(), tree))
     }
 
     /// Renames the directory aside in one step, so that only what removes it sees it until it is
-    /// gone.
-    pub(super) fn rename_aside(&self) -> Result<TreeAside> {
+    /// gone. Fails with `changed` if it is another one.
+    pub(super) fn rename_aside(&self, tree: Identity) -> Result<TreeAside> {
         let permit = self.permit(ChangeKind::RemoveTree)?;
-        permit.open_tree()?;
+        // Defense: A directory that took the name since the change was added is not removed.
+        if permit.open_tree()?.0.identity()? != tree {
+            return Err(Code::Changed.into());
+        }
         let aside = TemporaryName::of_renamed(&permit.slot(), permit.at().directory.clone())?;
         Ok(TreeAside(aside))
     }

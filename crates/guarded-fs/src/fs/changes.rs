@@ -90,7 +90,7 @@ enum Change {
     Write(Write),
     CreateDir(Proof),
     RemoveFile(Proof, Precondition),
-    RemoveTree(Proof, Option<TreeAside>),
+    RemoveTree { place: Proof, tree: Identity, aside: Option<TreeAside> },
     Rename { from: Proof, to: Proof, precondition: Precondition },
 }
 
@@ -147,8 +147,8 @@ impl ChangeSet {
             let error = Error::over(Code::TooLarge, text, CHANGE_SET_BYTES);
             return Err(self.roots.log_refused(error));
         }
-        let verify = |place: &Proof| place.verify_write(options);
-        let place = self.add("write", request, LastName::New, verify)?;
+        let verify = |place: &Proof| Ok((place.verify_write(options)?, ()));
+        let (place, ()) = self.add("write", request, LastName::New, verify)?;
         self.bytes += content.len();
         self.changes.push(Change::Write(Write { place, content, options, source, file: None }));
         Ok(())
@@ -196,7 +196,8 @@ impl ChangeSet {
     ///
     /// Those of [`Roots::create_dir`] and of every [change](ChangeSet).
     pub fn create_dir(&mut self, request: impl IntoLocation) -> Result<()> {
-        let place = self.add("create directory", request, LastName::New, Proof::verify_new_dir)?;
+        let verify = |place: &Proof| Ok((place.verify_new_dir()?, ()));
+        let (place, ()) = self.add("create directory", request, LastName::New, verify)?;
         self.changes.push(Change::CreateDir(place));
         Ok(())
     }
@@ -221,16 +222,22 @@ impl ChangeSet {
             let error = Error::from(Code::InvalidOptions).with_text(text);
             return Err(self.roots.log_refused(error));
         }
-        let place = self.add("remove", request, LastName::Unfollowed, |place| {
+        let (place, ()) = self.add("remove", request, LastName::Unfollowed, |place| {
             verify_removal(place, precondition.version())?;
-            place.parent_dir()
+            Ok((place.parent_dir()?, ()))
         })?;
         self.changes.push(Change::RemoveFile(place, precondition));
         Ok(())
     }
 
     /// Adds the removal of a directory and everything in it, as one change: it is renamed to a
-    /// [temporary name](Roots::write) in one step, and removed after the last change was made.
+    /// [temporary name](Roots::write) in one step, and removed after the last change was made. It
+    /// must still be the same directory by then, or the commit fails with
+    /// [`Changed`](crate::ErrorKind::Changed). What is in it is not compared.
+    ///
+    /// What may be a file or a directory is looked at first
+    /// ([`Roots::symlink_metadata`]): [`remove_file`](Self::remove_file) removes no directory, and
+    /// this no file.
     ///
     /// # Errors
     ///
@@ -238,12 +245,13 @@ impl ChangeSet {
     /// at the end keeps the temporary name, which the error has.
     pub fn remove_dir_all(&mut self, request: impl IntoLocation) -> Result<()> {
         let verify = Proof::verify_tree_removal;
-        let place = self.add("remove", request, LastName::Unfollowed, verify)?;
-        self.changes.push(Change::RemoveTree(place, None));
+        let (place, tree) = self.add("remove", request, LastName::Unfollowed, verify)?;
+        self.changes.push(Change::RemoveTree { place, tree, aside: None });
         Ok(())
     }
 
-    /// Adds a rename. The precondition is one of the destination.
+    /// Adds a rename. The precondition is one of the destination: the source is moved with the
+    /// content that it has then, so for one that was read, use [`write_moved`](Self::write_moved).
     ///
     /// # Errors
     ///
@@ -314,22 +322,23 @@ impl ChangeSet {
         Ok(())
     }
 
-    /// Checks a change, and adds the name that it affects.
-    fn add(
+    /// Checks a change, and adds the name that it affects. Returns what the check found.
+    fn add<T>(
         &mut self,
         name: &'static str,
         request: impl IntoLocation,
         last_name: LastName,
-        verify: impl Fn(&Proof) -> Result<Beneath>,
-    ) -> Result<Proof> {
+        verify: impl Fn(&Proof) -> Result<(Beneath, T)>,
+    ) -> Result<(Proof, T)> {
         self.ensure_room()?;
         let request = self.roots.location(request)?;
-        let (place, affected) =
+        let (place, found, affected) =
             self.roots.run(Name::preparing(name), &request, last_name, |place, _| {
-                Ok((place.clone(), self.affected(place, &verify(place)?)?))
+                let (at, found) = verify(place)?;
+                Ok((place.clone(), found, self.affected(place, &at)?))
             })?;
         self.affected.push(affected);
-        Ok(place)
+        Ok((place, found))
     }
 
     fn ensure_room(&self) -> Result<()> {
@@ -364,7 +373,7 @@ impl Change {
             Self::Write(Write { place, .. })
             | Self::CreateDir(place)
             | Self::RemoveFile(place, _)
-            | Self::RemoveTree(place, _) => vec![place.clone()],
+            | Self::RemoveTree { place, .. } => vec![place.clone()],
             Self::Rename { from, to, .. } => vec![from.clone(), to.clone()],
         }
     }
@@ -394,8 +403,11 @@ impl Change {
                 let version = precondition.version();
                 place.run(Name::preparing("remove"), |place| verify_removal(place, version))
             }
-            Self::RemoveTree(place, _) => {
-                place.run(Name::preparing("remove"), |place| place.verify_tree_removal().map(drop))
+            Self::RemoveTree { place, tree, .. } => {
+                place.run(Name::preparing("remove"), |place| match place.verify_tree_removal()? {
+                    (_, found) if found == *tree => Ok(()),
+                    _ => Err(Code::Changed.into()),
+                })
             }
             Self::Rename { from, to, precondition } => {
                 let name = Name::preparing("rename");
@@ -411,9 +423,9 @@ impl Change {
                     file.begin_commit();
                 }
             }
-            Self::CreateDir(place) | Self::RemoveFile(place, _) | Self::RemoveTree(place, _) => {
-                place.begin_change();
-            }
+            Self::CreateDir(place)
+            | Self::RemoveFile(place, _)
+            | Self::RemoveTree { place, .. } => place.begin_change(),
             Self::Rename { from, to, .. } => [from, to].into_iter().for_each(Proof::begin_change),
         }
     }
@@ -432,8 +444,9 @@ impl Change {
             Self::RemoveFile(place, precondition) => {
                 place.run("remove", |place| remove_file(place, precondition.version()))
             }
-            Self::RemoveTree(place, aside) => {
-                *aside = Some(place.run(Name::preparing("remove"), Proof::rename_aside)?);
+            Self::RemoveTree { place, tree, aside } => {
+                let name = Name::preparing("remove");
+                *aside = Some(place.run(name, |place| place.rename_aside(*tree))?);
                 Ok(())
             }
             Self::Rename { from, to, precondition } => rename(from, to, *precondition),
@@ -442,7 +455,7 @@ impl Change {
 
     /// Removes what was renamed aside.
     fn finish(&self) -> Result<()> {
-        let Self::RemoveTree(place, Some(aside)) = self else { return Ok(()) };
+        let Self::RemoveTree { place, aside: Some(aside), .. } = self else { return Ok(()) };
         // This cannot be repeated from the beginning.
         place.run("remove", |place| aside.remove(place).map_err(Error::into_custom))
     }
@@ -454,9 +467,9 @@ impl fmt::Debug for ChangeSet {
     }
 }
 
-/// The last change goes first, because a directory created for an earlier one must be empty.
 impl Drop for ChangeSet {
     fn drop(&mut self) {
+        // The last change goes first, because a directory created for an earlier one must be empty.
         while self.changes.pop().is_some() {}
     }
 }

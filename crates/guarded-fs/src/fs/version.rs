@@ -19,8 +19,8 @@ use crate::roots::{Roots, WeakTable};
 
 /// The version of a file's content: its size and its SHA-256 hash.
 ///
-/// Take a version when a file is read, and pass it to a later write, rename or removal, which then
-/// fails if the file has other content ([`Precondition::Unchanged`]). It contains no inode number,
+/// Take a version when a file is read, and pass it to a later change of the file, which then fails
+/// if the file has other content ([`Precondition::Unchanged`]). It contains no inode number,
 /// device or time, so it can be sent to a client, and is the same for equal files. Anybody who can
 /// guess the content can compute it.
 ///

@@ -158,4 +158,10 @@ impl Scope for BegunScope {
     fn share(&self) -> &str {
         self.0.share()
     }
+
+    /// Asks the scope, which can count how often it is asked, and ignores its answer.
+    fn ensure_usable(&self) -> Result<()> {
+        let _ = self.0.ensure_usable();
+        Ok(())
+    }
 }

@@ -22,6 +22,11 @@ use crate::roots::{RejectedEntry, Root, Scope, StopHandle};
 /// and returns a [`CheckedPath`](crate::CheckedPath), a place to read or write.
 /// [`check_entry`](Self::check_entry) does not follow a symlink at the end of the path and returns
 /// a [`CheckedEntry`](crate::CheckedEntry), a directory entry to remove, rename, link or describe.
+///
+/// What [`std::fs`] has and this type has not: for `hard_link`, `symlink` and `read_link`, the
+/// methods of an entry; for `set_permissions` and `set_times`,
+/// [`set_attribute`](crate::CheckedPath::set_attribute); for `canonicalize`, `check`; for
+/// `OpenOptions`, [`open_with`](Self::open_with).
 #[derive(Clone)]
 pub struct Roots {
     snapshot: Arc<Snapshot>,
@@ -68,7 +73,7 @@ impl WhyNone {
     fn text(self) -> &'static str {
         match self {
             Self::Unconfigured => "the server has no directories configured",
-            Self::NothingGranted => "the server grants no access to files",
+            Self::NothingGranted => "no access to files is granted",
             Self::Unavailable => "none of the server's directories is available",
             Self::NoneListed => "the client listed no directories",
             Self::NoneAllowed => "none of the directories that the client listed is allowed",

@@ -32,7 +32,8 @@ impl ChildCommand {
     /// or a further program. This concerns all that is installed in the home directory, such as
     /// pyenv's `python3` in `~/.pyenv`, nvm's `node` in `~/.nvm`, Rust in `~/.cargo` and
     /// `~/.rustup`, and the interpreter of a virtual environment, which is a symlink to another one.
-    /// Add the directory of the installation:
+    /// A program that creates temporary files may do so only in the roots: give it a directory of
+    /// its own, as a writable extra and as `TMPDIR`. Add the directory of the installation:
     ///
     /// ```
     /// use guarded_process::{Confinement, ExtraAccess};
