@@ -162,7 +162,7 @@ impl Error {
         self.0.operator_detail.as_deref()
     }
 
-    /// See [`host::repeated`](crate::host::repeated).
+    /// Copies what does not concern the request.
     pub(crate) fn repeated(&self) -> Self {
         let mut again = Self::from(self.0.code).with_text(self.0.text);
         again.0.limit = self.0.limit;

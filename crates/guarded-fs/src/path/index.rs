@@ -183,7 +183,7 @@ impl PathIndex {
         }
     }
 
-    /// Like [`begin`](Self::begin), also for a symlink's target. A path that starts in no root
+    /// Like [`strip_root`](Self::strip_root), also for a symlink's target. A path that starts in no root
     /// starts at the place of a declared alias, or else at `/`.
     pub fn begin_from<'a>(&self, path: &'a OsStr, origin: Origin) -> (Position, &'a OsStr) {
         match self.declared(path, origin) {
