@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::thread;
 
-use mcp_roots_guard::limits::{CHANGE_SET_BYTES, CHANGES, COMPARED_BYTES};
+use mcp_roots_guard::limits::{CHANGE_SET_BYTES, CHANGES, COMPARED_BYTES, WALK_DEPTH};
 use mcp_roots_guard::{
     Access, AtomicFile, ChangeSet, CheckedEntry, ContentHash, Durability, Error, ErrorKind,
     OpenMode, Precondition, Result, Roots, WriteMethod, WriteOptions,
@@ -775,6 +775,17 @@ fn change_set_removes_a_tree_as_one_change() {
     assert!(tree.path("root/t").exists());
     fs::remove_dir(tree.path("root/t")).unwrap();
     fs::rename(tree.path("root/kept"), tree.path("root/t")).unwrap();
+
+    // What cannot be removed gets its name back.
+    let deep = tree.path("root/deep");
+    fs::create_dir_all(deep.join(["d"; WALK_DEPTH + 2].join("/"))).unwrap();
+    let mut changes = roots.change_set();
+    changes.remove_dir_all("deep").unwrap();
+    let partial = changes.commit().unwrap_err();
+    assert_eq!(partial.error().code(), "too_deep");
+    assert!(partial.to_string().contains("; what was not removed is still there"), "{partial}");
+    assert_eq!(names(tree.path("root")), ["deep", "f", "full", "t"]);
+    fs::remove_dir_all(deep).unwrap();
 
     // The tree was removed before the change that fails.
     tree.add("dir root/e");

@@ -310,12 +310,17 @@ impl Proof {
     /// gone. Fails with `changed` if it is another one.
     pub(super) fn rename_aside(&self, tree: Identity) -> Result<TreeAside> {
         let permit = self.permit(ChangeKind::RemoveTree)?;
-        // Defense: A directory that took the name since the change was added is not removed.
+        // A directory that took the name since the change was added is not removed.
         if permit.open_tree()?.0.identity()? != tree {
             return Err(Code::Changed.into());
         }
-        let aside = TemporaryName::of_renamed(&permit.slot(), permit.at().directory.clone())?;
-        Ok(TreeAside(aside))
+        let name = TemporaryName::of_renamed(&permit.slot(), permit.at().directory.clone())?;
+        let aside = TreeAside(name);
+        // Another process can have exchanged it immediately before.
+        if aside.0.dir().and_then(|it| it.identity()).is_ok_and(|renamed| renamed == tree) {
+            return Ok(aside);
+        }
+        Err(aside.put_back(&permit, Code::Changed.into()))
     }
 }
 
@@ -323,14 +328,29 @@ impl Proof {
 pub(super) struct TreeAside(TemporaryName);
 
 impl TreeAside {
-    /// Removes the directory, which was at this place.
+    /// Removes the directory, which was at this place. What cannot be removed is put back.
     pub(super) fn remove(&self, place: &Proof) -> Result<()> {
-        let tree = self.0.dir()?;
-        let removed = place.remove_content((tree, ContentPermit::of(place)));
-        removed.and_then(|()| Ok(self.0.remove_dir()?)).map_err(|error| {
-            let name = quoted(self.0.name());
-            error.with_outcome(format!("what could not be removed is in {name}, beside it"))
+        let removed = self.0.dir().and_then(|tree| {
+            place.remove_content((tree, ContentPermit::of(place)))?;
+            Ok(self.0.remove_dir()?)
+        });
+        removed.map_err(|error| match place.permit(ChangeKind::RemoveTree) {
+            Ok(permit) => self.put_back(&permit, error),
+            Err(_) => self.left(error),
         })
+    }
+
+    /// Returns the error, and where the directory is now.
+    fn put_back(&self, permit: &ChangePermit<'_>, error: Error) -> Error {
+        match self.0.rename(&permit.slot(), false) {
+            Ok(()) => error.with_outcome("what was not removed is still there".to_owned()),
+            Err(_) => self.left(error),
+        }
+    }
+
+    fn left(&self, error: Error) -> Error {
+        let name = quoted(self.0.name());
+        error.into_custom().with_outcome(format!("what was not removed is in {name}, beside it"))
     }
 }
 

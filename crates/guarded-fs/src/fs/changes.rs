@@ -42,7 +42,9 @@ use crate::roots::{LastName, Roots};
 ///
 /// - [`InvalidInput`](crate::ErrorKind::InvalidInput) (`conflicting_changes`) if another one
 ///   affects the same name, or one above or below it. To edit a file and move it, use
-///   [`write_moved`](Self::write_moved);
+///   [`write_moved`](Self::write_moved). On Linux, names are compared byte for byte, so do not
+///   combine changes of a directory and of what is in it by another name, such as that of a bind
+///   mount, or one in another case where the filesystem ignores it;
 /// - [`TooManyChanges`](crate::ErrorKind::TooManyChanges) after [`CHANGES`] changes, and
 ///   [`TooLarge`](crate::ErrorKind::TooLarge) after [`CHANGE_SET_BYTES`] bytes of content.
 ///
@@ -138,10 +140,12 @@ impl ChangeSet {
     fn add_write(
         &mut self,
         request: impl IntoLocation,
-        content: Vec<u8>,
+        mut content: Vec<u8>,
         options: WriteOptions,
         source: Option<Permissions>,
     ) -> Result<()> {
+        // Only the length is counted.
+        content.shrink_to_fit();
         if content.len() > CHANGE_SET_BYTES - self.bytes {
             let text = "the files of one set are larger than {} bytes together";
             let error = Error::over(Code::TooLarge, text, CHANGE_SET_BYTES);
@@ -242,7 +246,8 @@ impl ChangeSet {
     /// # Errors
     ///
     /// Those of [`Roots::remove_dir_all`] and of every [change](ChangeSet). What cannot be removed
-    /// at the end keeps the temporary name, which the error has.
+    /// at the end gets its name back. If something else has that by then, it keeps the temporary
+    /// name, which the error has.
     pub fn remove_dir_all(&mut self, request: impl IntoLocation) -> Result<()> {
         let verify = Proof::verify_tree_removal;
         let (place, tree) = self.add("remove", request, LastName::Unfollowed, verify)?;
@@ -306,7 +311,8 @@ impl ChangeSet {
         let (made, error) = match (failed, finished) {
             (None, Ok(())) => return Ok(()),
             (None, Err(error)) => (places.len(), error),
-            (Some(failed), _) => failed,
+            (Some(failed), Ok(())) => failed,
+            (Some((made, error)), Err(left)) => (made, error.with_outcome(left.to_string())),
         };
         let (committed, pending) = places.split_at_checked(made).unwrap_or_default();
         Err(CommitError::new(committed, pending, error))
@@ -496,7 +502,7 @@ impl CommitError {
         let outcome = if made == 0 {
             "no file was changed".to_owned()
         } else if left == 0 {
-            "all changes were made".to_owned()
+            "all other changes were made".to_owned()
         } else {
             format!(
                 "{made} of {} changes {} made ({}), and {left} {} not ({})",
