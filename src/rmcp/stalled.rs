@@ -23,7 +23,7 @@ impl RequestRoots {
         let (scope, client) = (&self.request.scope, &self.request.scope.client);
         let Some(time) = client.guard.choices().stalled_after else { return work.await };
         let of_client = client.guard.slots().progress_of(&client.share);
-        let (mut steps, mut last_step) = (scope.steps(), None);
+        let (began, mut steps, mut last_step) = (Instant::now(), scope.steps(), None);
         let mut work = pin!(work);
         loop {
             let done = timeout_at(Instant::now() + time / LOOKS, &mut work).await?;
@@ -35,8 +35,9 @@ impl RequestRoots {
             if let Some(done) = done {
                 return done;
             }
-            // Before its first step, the work waits for the client's other calls.
-            let last = last_step.unwrap_or_else(|| of_client.last());
+            // Before its first step, the work waits for the client's other calls, which can have
+            // stalled long ago.
+            let last = last_step.unwrap_or_else(|| of_client.last().max(began));
             if now.duration_since(last) >= time {
                 return Err(stalled(time));
             }

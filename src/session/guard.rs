@@ -199,6 +199,10 @@ impl GuardBuilder {
         if !(1..=MOST_SLOTS).contains(&self.slots) {
             return invalid("slots must be between 1 and 4096");
         }
+        #[cfg(feature = "rmcp")]
+        if self.stalled_after == Some(Duration::ZERO) {
+            return invalid("stalled_after must be longer than zero");
+        }
         Ok(self.into_guard())
     }
 

@@ -33,6 +33,7 @@ use serde_json::{Map, Value, json};
 /// }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum ClientCapabilities {
     /// The client declared no roots. It is never asked for roots, and
     /// [`ClientRoots`](crate::ClientRoots) determines which are in force for it.

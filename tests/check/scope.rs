@@ -2,8 +2,8 @@
 
 use std::io::Read as _;
 use std::num::NonZeroU64;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 
 use guarded_fs::host::{self, Scope};
 use mcp_roots_guard::{
@@ -287,18 +287,41 @@ fn the_error_of_a_scope_is_its_own() {
     assert!(walk.unreadable().is_empty());
 }
 
-/// What watches for progress must see that of a commit, which no end interrupts.
+/// Whether a directory was there each time that the scope was asked.
+struct Watches {
+    directory: std::path::PathBuf,
+    seen: Mutex<Vec<bool>>,
+}
+
+impl Scope for Watches {
+    fn number(&self) -> NonZeroU64 {
+        NonZeroU64::MIN
+    }
+
+    fn share(&self) -> &'static str {
+        ""
+    }
+
+    fn ensure_usable(&self) -> Result<()> {
+        self.seen.lock().unwrap().push(self.directory.exists());
+        Ok(())
+    }
+}
+
+/// What watches for progress must see that of a commit, which no end interrupts. A tree is there
+/// complete, or not at all.
 #[test]
-fn a_change_set_asks_while_it_removes_a_tree() {
+fn a_change_set_asks_while_it_removes_a_tree_that_nobody_sees() {
     let tree = Tree::new("dir op/t");
     for number in 0..100 {
         std::fs::write(tree.path("op/t").join(number.to_string()), "").unwrap();
     }
-    let scope = Arc::new(EndsAfter { left: AtomicUsize::new(1_000) });
+    let scope = Arc::new(Watches { directory: tree.path("op/t"), seen: Mutex::default() });
     let mut set = host::in_scope(roots(&tree), scope.clone()).change_set();
     set.remove_dir_all("t").unwrap();
-    let before = scope.left.load(SeqCst);
     set.commit().unwrap();
-    let asked = before - scope.left.load(SeqCst);
-    assert!(asked >= 100, "{asked}");
+    let seen = scope.seen.lock().unwrap();
+    let (there, gone) = seen.split_at(seen.iter().position(|is_there| !is_there).unwrap());
+    assert!(gone.len() >= 100 && gone.iter().all(|is_there| !is_there), "{seen:?}");
+    assert!(there.len() < 50, "{seen:?}");
 }

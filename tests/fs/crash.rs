@@ -52,6 +52,7 @@ const SCENARIOS: &[Scenario] = &[
             changes.write("new/b", "created", options)?;
             changes.remove_file("c", Precondition::Unchanged(ContentHash::of(b"removed")))?;
             changes.rename("d", "e", Precondition::Unchanged(ContentHash::of(b"replaced")))?;
+            changes.remove_dir_all("tree")?;
             Ok(changes.commit()?)
         },
         files: &[
@@ -60,6 +61,7 @@ const SCENARIOS: &[Scenario] = &[
             ("c", Some("removed"), None),
             ("d", Some("renamed"), None),
             ("e", Some("replaced"), Some("renamed")),
+            ("tree/a/f", Some("removed"), None),
         ],
     },
     Scenario {
@@ -199,6 +201,10 @@ fn judge(tree: &Tree, scenario: &Scenario) -> Option<String> {
             let relative = path.strip_prefix(&top).unwrap();
             let mut files = scenario.files.iter().map(|(path, ..)| Path::new(path));
             if entry.file_type().unwrap().is_dir() {
+                if is_temporary(&entry.file_name()) {
+                    // It was being removed, with the file that was in it.
+                    continue;
+                }
                 if !files.any(|file| file.starts_with(relative)) {
                     return Some(format!("the directory {} remains", relative.display()));
                 }

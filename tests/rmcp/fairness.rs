@@ -233,6 +233,8 @@ fn an_option_without_effect_is_refused() {
         let built = tree.builder().slots(slots).build();
         assert_eq!(built.err().map(|error| error.code()), expected, "{slots} slots");
     }
+    let never = tree.builder().stalled_after(Duration::ZERO).build().unwrap_err();
+    assert_eq!(never.code(), "invalid_options");
     let ignores = tree.builder_for(ClientRoots::Ignore);
     let refused = ignores.time_to_live(Duration::from_secs(1)).build().unwrap_err();
     assert_eq!(refused.code(), "invalid_options");

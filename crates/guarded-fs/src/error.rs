@@ -321,8 +321,10 @@ impl From<io::Error> for Error {
 /// - A refusal without one, such as `outside_roots`, becomes the [inner
 ///   error](io::Error::get_ref), with its text. Its kind is
 ///   [`InvalidInput`](io::ErrorKind::InvalidInput) for a request that is wrong by its text alone,
-///   [`Unsupported`](io::ErrorKind::Unsupported), or
+///   [`InvalidData`](io::ErrorKind::InvalidData), [`Unsupported`](io::ErrorKind::Unsupported), or
 ///   [`PermissionDenied`](io::ErrorKind::PermissionDenied).
+/// - So does an error that says what was done, such as that of a change set which ended in the
+///   middle. Its kind is the system's.
 ///
 /// To tell a model the path and the reason, keep the [`Error`].
 ///
@@ -343,11 +345,14 @@ impl From<io::Error> for Error {
 /// ```
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
-        if let Some(number) = error.raw_os_error() {
-            return Self::from_raw_os_error(number);
-        }
-        let kind = match (&error.0.cause, error.kind()) {
-            (Some(cause), _) => cause.kind(),
+        let system = error.raw_os_error().map(Self::from_raw_os_error);
+        let system = match system {
+            Some(system) if error.0.outcome.is_none() => return system,
+            system => system.as_ref().or(error.0.cause.as_ref()).map(Self::kind),
+        };
+        let kind = match (system, error.kind()) {
+            (Some(kind), _) => kind,
+            (None, ErrorKind::NotUtf8) => io::ErrorKind::InvalidData,
             // What the guard finds without a system call has no number on Windows.
             (None, ErrorKind::NotFound) => io::ErrorKind::NotFound,
             (None, ErrorKind::AlreadyExists) => io::ErrorKind::AlreadyExists,
@@ -516,6 +521,12 @@ mod tests {
         let number = |error: Error| io::Error::from(error).raw_os_error();
         assert_eq!(number(io::Error::from_raw_os_error(28).into()), Some(28));
         assert_eq!(number(Code::OutsideRoots.into()), None);
+        let half = Error::from(io::Error::from_raw_os_error(28)).with_outcome("1 of 2".to_owned());
+        let half = io::Error::from(half);
+        assert!(
+            half.kind() == io::ErrorKind::StorageFull && half.to_string().ends_with("; 1 of 2")
+        );
+        assert_eq!(kind(Code::NotUtf8.into()), io::ErrorKind::InvalidData);
         #[cfg(unix)]
         assert_eq!(number(Code::NotADirectory.into()), Some(20));
         let refused = Error::from(io::Error::from(Error::from(Code::OutsideRoots)));

@@ -11,8 +11,8 @@
 //! The file system is changed by the commit alone, and nothing but temporary files and parents before
 //! its third step. If one of the first two fails, these are removed.
 //!
-//! Two changes of one set never affect the same name, or a name and a directory that contains it,
-//! so their order does not matter for the result.
+//! Two changes of one set never affect the same name, or a name and a directory that contains it, as
+//! far as their names tell, so their order does not matter for the result.
 
 use std::fmt::{self, Write as _};
 use std::mem;
@@ -27,7 +27,7 @@ use crate::dir::{Beneath, Identity};
 use crate::error::{Code, Error, Result, quoted};
 use crate::limits::{CHANGE_SET_BYTES, CHANGES};
 use crate::path::IntoLocation;
-use crate::path::names::key;
+use crate::path::names::{key, path_key};
 use crate::roots::{LastName, Roots};
 
 /// Changes of several files, prepared together and committed in order.
@@ -54,7 +54,8 @@ use crate::roots::{LastName, Roots};
 /// not interrupt it. It makes each change atomically, after verifying it once more, but not all of
 /// them together: if the system refuses one, for example because a directory to be replaced is not
 /// empty, or if the process is killed, the changes before it have been made and the rest have not.
-/// [`CommitError`] says which. A killed process leaves [temporary files](Roots::write) behind.
+/// [`CommitError`] says which. A killed process leaves [temporary files](Roots::write) behind, and a
+/// directory that was being removed under such a name.
 ///
 /// ```
 /// use guarded_fs::{Access, ContentHash, Precondition, Roots, WriteOptions};
@@ -307,7 +308,7 @@ impl ChangeSet {
             }
         }
         // Also after a failure, because these changes were made.
-        let finished = self.changes.iter().map(Change::finish).fold(Ok(()), Result::and);
+        let finished = self.changes.iter().map(Change::finish).fold(Ok(()), both);
         let (made, error) = match (failed, finished) {
             (None, Ok(())) => return Ok(()),
             (None, Err(error)) => (places.len(), error),
@@ -356,7 +357,7 @@ impl ChangeSet {
         let new = AffectedName {
             directory: at.directory.identity()?,
             names: at.path.iter().map(key).collect(),
-            canonical: place.canonical(),
+            canonical: path_key(&place.canonical()),
         };
         if self.affected.iter().any(|other| other.conflicts_with(&new)) {
             return Err(Code::ConflictingChanges.into());
@@ -556,6 +557,14 @@ impl std::error::Error for CommitError {
 impl From<CommitError> for Error {
     fn from(partial: CommitError) -> Self {
         partial.error
+    }
+}
+
+/// The first error, with what the second one says.
+fn both(first: Result<()>, second: Result<()>) -> Result<()> {
+    match (first, second) {
+        (Err(first), Err(second)) => Err(first.with_outcome(second.to_string())),
+        (first, second) => first.and(second),
     }
 }
 

@@ -46,12 +46,14 @@ impl Roots {
     /// Exceeding the process's file size limit (`RLIMIT_FSIZE`, setrlimit(2)) kills the process,
     /// unless it handles or ignores `SIGXFSZ`. If the process is killed during a write, the new
     /// file remains, named `.guarded-fs-`, 16 hexadecimal digits and `.tmp`. A server that keeps no
-    /// [`AtomicFile`] or [`ChangeSet`](crate::ChangeSet) for longer than an hour can remove those
-    /// not modified for that long:
+    /// [`AtomicFile`] for longer than an hour can remove those not modified for that long:
     ///
     /// ```sh
     /// find DIRECTORY -name '.guarded-fs-????????????????.tmp' -type f -mmin +60 -delete
     /// ```
+    ///
+    /// A directory with such a name was being removed by a [`ChangeSet`](crate::ChangeSet). What is
+    /// in it was to be removed, too.
     ///
     /// # Errors
     ///

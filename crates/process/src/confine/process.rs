@@ -95,7 +95,7 @@ impl Confinement {
     pub fn confine_process(&self, boundary: &Boundary) -> Result<ConfinementReport> {
         if self.has_programs_in_roots || self.is_partial_allowed {
             let text = "this option is for programs, and the whole process has no such choice";
-            return Err(Error::new(ErrorKind::InvalidConfiguration, "invalid_options", text));
+            return Err(Error::new(ErrorKind::InvalidInput, "invalid_options", text));
         }
         super::system::confine(boundary, self)
     }
