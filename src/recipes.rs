@@ -51,6 +51,7 @@
 //! | `cwd` and `additionalDirectories` of an ACP session | the editor | [`Roots::within_all`](crate::Roots::within_all) |
 //! | the roots that an MCP client lists | the client | `Guard`, or [`Boundary::narrow`](crate::Boundary::narrow) |
 //! | a parameter, metadata, or a resource URI | the model, or the client | [`Roots::within`](crate::Roots::within) |
+//! | a configuration file in the repository | whoever wrote the repository | [`Boundary::narrow`](crate::Boundary::narrow), with the workspace [always](crate::DirectoryOptions::always) in force |
 //!
 //! - **The working directory** of the process is not among them. Desktop applications start servers
 //!   in the home directory or in `/`, so a server that allows `.` by default allows every file of

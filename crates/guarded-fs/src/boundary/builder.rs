@@ -76,6 +76,9 @@ impl BoundaryBuilder {
     /// workspace in a readable `/`, and never less: to make a part of a writable directory
     /// read-only, [`protect`](Self::protect) it.
     ///
+    /// A proc filesystem, which shows running processes, is served only to an allowed directory that
+    /// is itself in it: `/` includes no `/proc`.
+    ///
     /// On Windows, short names (`PROGRA~1`) are expanded, and a symlink or junction to another
     /// volume is followed only if the path of some allowed directory starts with that volume.
     ///

@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use guarded_fs::host::ProgramPaths;
 use guarded_fs::{Error, ErrorKind, Result, Roots};
 
-/// The environment variables that a child process inherits (environ(7), locale(7)). `PATH` contains
-/// only absolute directories outside all writable allowed directories, in force or not. Windows
-/// sets the last ones, and programs do not start there without some of them.
+/// The environment variables that a child process inherits (environ(7), locale(7)): `HOME`, `LANG`,
+/// `LC_ALL`, `LC_CTYPE`, `LOGNAME`, `PATH`, `TMPDIR`, `TZ` and `USER`. `PATH` contains only absolute
+/// directories outside all writable allowed directories, in force or not. Windows sets the others,
+/// and programs do not start there without some of them.
 pub const CHILD_ENVIRONMENT: &[&str] = &[
     "HOME",
     "LANG",
