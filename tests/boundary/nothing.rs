@@ -41,7 +41,7 @@ fn assert_refuses_all(tree: &Tree, roots: &mcp_roots_guard::Roots, case: &str) {
             assert_eq!(refused, Some("outside_roots"), "{why}");
         }
         let text = roots.check(&request).unwrap_err().to_string();
-        assert!(text.contains("grants no access"), "{why}: {text}");
+        assert!(text.contains("no access to files is granted"), "{why}: {text}");
     }
 }
 
