@@ -61,6 +61,23 @@ struct Inner {
 ///
 /// A choice that would have no effect is an error, such as a time to live with
 /// [`ClientRoots::Ignore`]. Times longer than a year are treated as a year.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use mcp_roots_guard::{Access, Boundary, Guard};
+///
+/// # let work = tempfile::tempdir().unwrap();
+/// let boundary = Boundary::builder().directory(work.path(), Access::ReadWrite).build()?;
+/// // For a client that sends bare paths, answers slowly, and announces no changes.
+/// let guard = Guard::builder(boundary)
+///     .allow_bare_paths()
+///     .fetch_limit(Duration::from_secs(20))
+///     .time_to_live_without_notifications(Duration::from_secs(5))
+///     .build()?;
+/// assert_eq!(guard.sessions(), 0);
+/// # Ok::<(), mcp_roots_guard::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct GuardBuilder {

@@ -219,6 +219,23 @@ impl Session {
     /// Returns the roots in force for a request that carries the client's list, such as a retry in
     /// the stateless era (2026-07-28). They apply only to this request and are not cached.
     ///
+    /// ```
+    /// use mcp_roots_guard::{Access, Boundary, ClientCapabilities, Guard, ListRootsResult};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> mcp_roots_guard::Result<()> {
+    /// # let work = tempfile::tempdir().unwrap();
+    /// # let uri = url::Url::from_file_path(work.path().canonicalize().unwrap()).unwrap();
+    /// let boundary = Boundary::builder().directory(work.path(), Access::ReadWrite).build()?;
+    /// let guard = Guard::new(boundary);
+    /// // The capabilities and the list are those of the request.
+    /// let session = guard.session(ClientCapabilities::WithRoots)?;
+    /// let roots = session.roots_from_list(ListRootsResult::from_uris([uri])).await?;
+    /// roots.write("notes.txt", "hello")?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// Those of [`roots`](Self::roots), except `roots_changing`, `too_many_pages` and

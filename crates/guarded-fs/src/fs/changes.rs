@@ -132,21 +132,19 @@ impl ChangeSet {
     pub fn write(
         &mut self,
         request: impl IntoLocation,
-        content: impl Into<Vec<u8>>,
+        content: impl AsRef<[u8]>,
         options: WriteOptions,
     ) -> Result<()> {
-        self.add_write(request, content.into(), options, None)
+        self.add_write(request, content.as_ref(), options, None)
     }
 
     fn add_write(
         &mut self,
         request: impl IntoLocation,
-        mut content: Vec<u8>,
+        content: &[u8],
         options: WriteOptions,
         source: Option<Permissions>,
     ) -> Result<()> {
-        // Only the length is counted.
-        content.shrink_to_fit();
         if content.len() > CHANGE_SET_BYTES - self.bytes {
             let text = "the files of one set are larger than {} bytes together";
             let error = Error::over(Code::TooLarge, text, CHANGE_SET_BYTES);
@@ -155,6 +153,7 @@ impl ChangeSet {
         let verify = |place: &Proof| Ok((place.verify_write(options)?, ()));
         let (place, ()) = self.add("write", request, LastName::New, verify)?;
         self.bytes += content.len();
+        let content = content.to_vec();
         self.changes.push(Change::Write(Write { place, content, options, source, file: None }));
         Ok(())
     }
@@ -171,7 +170,7 @@ impl ChangeSet {
         from: impl IntoLocation,
         precondition: Precondition,
         to: impl IntoLocation,
-        content: impl Into<Vec<u8>>,
+        content: impl AsRef<[u8]>,
         options: WriteOptions,
     ) -> Result<()> {
         let from = self.roots.location(from)?;
@@ -182,12 +181,11 @@ impl ChangeSet {
             let (file, _) = from.open_existing()?;
             Ok(Permissions::of(&file)?)
         })?;
-        let content = content.into();
-        let bytes = content.len();
+        let content = content.as_ref();
         self.add_write(to, content, options, Some(source))?;
         let removal = self.remove_file(from, precondition);
         if removal.is_err() {
-            self.bytes -= bytes;
+            self.bytes -= content.len();
             self.affected.pop();
             self.changes.pop();
         }

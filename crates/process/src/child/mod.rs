@@ -166,6 +166,20 @@ impl ChildCommand {
     }
 
     /// Removes an environment variable, for example one in [`CHILD_ENVIRONMENT`].
+    ///
+    /// ```
+    /// # #[cfg(unix)] fn main() -> guarded_fs::Result<()> {
+    /// use guarded_fs::{Access, Roots};
+    /// use guarded_process::ChildCommand;
+    ///
+    /// # let work = tempfile::tempdir().unwrap();
+    /// let roots = Roots::from_dirs([work.path()], Access::ReadOnly)?;
+    /// let without_home = ChildCommand::new(&roots.check(".")?, "env")?.env_remove("HOME");
+    /// # let _ = without_home;
+    /// # Ok(())
+    /// # }
+    /// # #[cfg(not(unix))] fn main() {}
+    /// ```
     pub fn env_remove(mut self, name: impl AsRef<OsStr>) -> Self {
         self.task.command.env_remove(name);
         self
