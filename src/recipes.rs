@@ -59,6 +59,9 @@
 //!   directory.
 //! - **A variable** is trusted only if the user's own client starts the server. A server for
 //!   several users takes no directory from its environment.
+//! - **Relative requests** of a narrowed list start at its first entry, and are refused if that is
+//!   rejected. If they must start in the workspace whatever the list says,
+//!   [`with_base`](crate::Roots::with_base) of the narrowed roots puts their start there.
 //! - **If the project is not known at the start**, allow a directory that contains all projects,
 //!   and narrow it for each request.
 //!

@@ -81,7 +81,8 @@
 //! - Whoever may rename directories above a listed root, inside an allowed directory, decides what
 //!   the root's name leads to: never a place outside the allowed directory, and never through a
 //!   symlink.
-//! - A symlink to a path outside the roots is refused, even if that path is a symlink back in.
+//! - A symlink to a path outside the roots is refused, even if that path is a symlink back in. One to
+//!   a directory above a root leads on into the root, because its names are known.
 //! - A directory that is moved out of the root while it is open stays accessible through its
 //!   handle.
 //!

@@ -51,7 +51,7 @@ impl Boundary {
     /// forgotten one does not open the whole system, and [`nothing`](Self::nothing) grants none.
     ///
     /// ```
-    /// # use guarded_fs::{Boundary, ListEntry, WhyNone};
+    /// # use guarded_fs::{Boundary, WhyNone};
     /// # let work = tempfile::tempdir().unwrap();
     /// let boundary = Boundary::any_listed().build()?;
     /// let listed = [work.path().to_str().unwrap()];

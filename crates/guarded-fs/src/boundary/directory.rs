@@ -23,7 +23,7 @@ use crate::roots::{
 /// must exist, and client roots narrow it.
 ///
 /// ```
-/// use guarded_fs::{Access, Boundary, DirectoryOptions, ListEntry};
+/// use guarded_fs::{Access, Boundary, DirectoryOptions};
 ///
 /// # let top = tempfile::tempdir().unwrap();
 /// # for name in ["home", "home/work", "external"] {

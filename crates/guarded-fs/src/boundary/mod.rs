@@ -87,7 +87,7 @@ impl Boundary {
     /// agent without access to files. No list makes it look at the filesystem.
     ///
     /// ```
-    /// # use guarded_fs::{Boundary, ErrorKind, ListEntry, WhyNone};
+    /// # use guarded_fs::{Boundary, ErrorKind, WhyNone};
     /// let boundary = Boundary::nothing();
     /// let roots = boundary.narrow(["/", "/srv"])?;
     /// assert_eq!(roots.rejected().len(), 2);

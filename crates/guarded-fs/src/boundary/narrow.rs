@@ -59,9 +59,10 @@ impl<'a> From<&'a String> for ListEntry<'a> {
 }
 
 impl Boundary {
-    /// Returns the roots that an untrusted list of directories puts in force, followed by the
-    /// directories that are [always](crate::DirectoryOptions::always) in force. Nothing outside the
-    /// allowed directories is looked up.
+    /// Returns the roots that an untrusted list of directories, by absolute paths or `file:` URIs,
+    /// puts in force, followed by the directories that are
+    /// [always](crate::DirectoryOptions::always) in force. Nothing outside the allowed directories
+    /// is looked up.
     ///
     /// Use this for directories that a client or a model suggests. If all of them are required, use
     /// [`Roots::within_all`], which fails if one is refused.
