@@ -25,8 +25,9 @@ use crate::wire::{ErrorBody, Revision};
 /// | a protocol error (rmcp's `ErrorData`), with `?` | nothing; the client receives it as a JSON-RPC error | |
 ///
 /// The [events](crate#events) require the feature `tracing`. If the request is not a tool call, the
-/// other texts are also sent as JSON-RPC errors. The error passed to `other` is the
-/// [`source`](std::error::Error::source).
+/// other texts are also sent as JSON-RPC errors, and a refusal as
+/// [`Revision::error_body`](crate::Revision::error_body) says, which for a resource can be without its
+/// text. The error passed to `other` is the [`source`](std::error::Error::source).
 #[derive(thiserror::Error)]
 #[error(transparent)]
 pub struct HandlerError(pub(super) Reason);

@@ -163,7 +163,7 @@ impl GuardBuilder {
     }
 
     /// Answers a call with [`STALLED`](crate::kinds::STALLED) if its work has made no step for this
-    /// long, because a mounted filesystem that hangs would otherwise keep it waiting for ever. By
+    /// long, and at most an eighth longer, because a mounted filesystem that hangs would otherwise keep it waiting for ever. By
     /// default, calls wait.
     ///
     /// A step is each time that the roots are asked whether they are over, as the table at

@@ -142,7 +142,8 @@ impl Roots {
     }
 
     /// Returns the proofs of the roots in force, except those that are missing or that a walk of
-    /// another one visits. A walk of each visits everything that is in force once:
+    /// another one visits. Each is as if requested by its canonical path. A walk of each visits
+    /// everything that is in force once:
     ///
     /// ```
     /// # use guarded_fs::{Access, Roots, WalkOptions};
