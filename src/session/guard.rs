@@ -88,7 +88,6 @@ pub struct GuardBuilder {
     pub(crate) time_to_live: Duration,
     pub(crate) time_to_live_without_notifications: Duration,
     slots: usize,
-    #[cfg(feature = "rmcp")]
     pub(crate) stalled_after: Option<Duration>,
     runtime: Option<Handle>,
     /// The error for an option for client lists, together with [`ClientRoots::Ignore`].
@@ -162,26 +161,6 @@ impl GuardBuilder {
         self
     }
 
-    /// Answers a call with [`STALLED`](crate::kinds::STALLED) if its work has made no step for this
-    /// long, and at most an eighth longer, because a mounted filesystem that hangs would otherwise keep it waiting for ever. By
-    /// default, calls wait.
-    ///
-    /// A step is each time that the roots are asked whether they are over, as the table at
-    /// [`Scope`](guarded_fs::host::Scope) lists them: when an operation begins, before each entry of
-    /// a walk or a removal, and before each mebibyte of a copy or a hash. One system call that takes
-    /// longer, such as a large read or a sync, is no progress. Work that computes for long calls
-    /// [`ensure_usable`](crate::Roots::ensure_usable) between its steps. A call that waits for a
-    /// slot is answered so if this is true of all calls of its client. What a call waits for a
-    /// client's list is [`fetch_limit`](Self::fetch_limit) instead.
-    ///
-    /// The work itself continues, keeps its slot, and can still take effect. This holds for the
-    /// work of [`Guard::tool`] and [`RequestRoots::run`](crate::rmcp::RequestRoots::run).
-    #[cfg(feature = "rmcp")]
-    pub fn stalled_after(mut self, time: Duration) -> Self {
-        self.stalled_after = Some(time.min(LONGEST_TIME));
-        self
-    }
-
     /// Runs the guard's blocking work on the blocking threads of this runtime. By default, the
     /// guard has threads of its own, which start on demand and do not keep the process from ending.
     ///
@@ -216,7 +195,6 @@ impl GuardBuilder {
         if !(1..=MOST_SLOTS).contains(&self.slots) {
             return invalid("slots must be between 1 and 4096");
         }
-        #[cfg(feature = "rmcp")]
         if self.stalled_after == Some(Duration::ZERO) {
             return invalid("stalled_after must be longer than zero");
         }
@@ -250,7 +228,6 @@ impl Guard {
             time_to_live: TIME_TO_LIVE,
             time_to_live_without_notifications: Duration::ZERO,
             slots: SLOTS,
-            #[cfg(feature = "rmcp")]
             stalled_after: None,
             runtime: None,
             list_option_error: None,

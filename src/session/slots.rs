@@ -44,12 +44,12 @@ pub(crate) struct Slots {
     threads: Threads,
     /// Separate, because an allocator keeps memory for each thread, and a large list needs much.
     resolving: Threads,
-    work: Lane,
+    pub(crate) work: Lane,
     resolutions: Lane,
 }
 
 /// Slots of one kind.
-struct Lane {
+pub(crate) struct Lane {
     slots: Arc<Semaphore>,
     count: usize,
     /// Whether each client has one slot instead of a quarter of them.
@@ -59,27 +59,12 @@ struct Lane {
 }
 
 /// What one client may use of a lane.
-struct ClientShare {
+pub(crate) struct ClientShare {
     share: Arc<Semaphore>,
     turn: Semaphore,
     waiting: Semaphore,
-    #[cfg(feature = "rmcp")]
-    progressed: Mutex<Instant>,
-}
-
-/// When a client's work last made progress.
-#[cfg(feature = "rmcp")]
-pub(crate) struct Progress(Arc<ClientShare>);
-
-#[cfg(feature = "rmcp")]
-impl Progress {
-    pub(crate) fn last(&self) -> Instant {
-        *lock(&self.0.progressed)
-    }
-
-    pub(crate) fn note(&self, now: Instant) {
-        *lock(&self.0.progressed) = now;
-    }
+    /// When its work last made progress.
+    pub(crate) progressed: Mutex<Instant>,
 }
 
 /// The jobs that run in a lane, in the order in which they began.
@@ -134,12 +119,6 @@ impl Slots {
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<std::thread::Result<T>> {
         run(&self.resolving, self.resolutions.take(client).await?, job).await
-    }
-
-    /// The progress of a client of which a call waits or runs.
-    #[cfg(feature = "rmcp")]
-    pub(crate) fn progress_of(&self, client: &Arc<str>) -> Progress {
-        Progress(self.work.client(client))
     }
 
     /// Runs a job of the server itself, which needs no slot. Nobody waits for it.
@@ -233,7 +212,7 @@ impl Lane {
         }
     }
 
-    fn client(&self, share: &Arc<str>) -> Arc<ClientShare> {
+    pub(crate) fn client(&self, share: &Arc<str>) -> Arc<ClientShare> {
         // Stateless requests without a key may come from several clients.
         let is_one = self.one_each && !share.is_empty();
         // Defense: One client has at most a quarter of the slots.
@@ -253,7 +232,6 @@ impl Lane {
             share: Arc::new(Semaphore::new(size)),
             turn: Semaphore::new(1),
             waiting: Semaphore::new(QUEUED_EACH),
-            #[cfg(feature = "rmcp")]
             progressed: Mutex::new(Instant::now()),
         });
         clients.insert(share.clone(), Arc::downgrade(&client));
@@ -286,6 +264,9 @@ impl Jobs {
 impl Drop for RunningJob {
     fn drop(&mut self) {
         let ended = lock(&self.jobs).running.remove(&self.number);
+        if let Some(job) = &ended {
+            *lock(&job.client.progressed) = Instant::now();
+        }
         // The slot is freed after the lock, because this wakes the next call in the queue.
         drop(ended);
     }
