@@ -30,7 +30,7 @@ impl GuardBuilder {
     /// client's list is [`fetch_limit`](Self::fetch_limit) instead.
     ///
     /// The work itself continues, keeps its slot, and can still take effect. This holds for the
-    /// work of [`Guard::tool`] and [`RequestRoots::run`](crate::rmcp::RequestRoots::run).
+    /// work of [`Guard::tool`](crate::Guard::tool) and [`RequestRoots::run`](crate::rmcp::RequestRoots::run).
     pub fn stalled_after(mut self, time: Duration) -> Self {
         self.stalled_after = Some(time.min(LONGEST_TIME));
         self
