@@ -1,5 +1,6 @@
 //! Roots that end: when their program stops them, and with a scope of another crate.
 
+use std::fs;
 use std::io::Read as _;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -176,7 +177,7 @@ fn a_change_set_is_not_interrupted_by_an_end() {
         set.rename("c", "moved", Precondition::Missing).unwrap();
         scope.left.store(asked, SeqCst);
         let made = set.commit();
-        let now = std::fs::read_to_string(tree.path("op/a")).unwrap();
+        let now = fs::read_to_string(tree.path("op/a")).unwrap();
         whole = made.is_ok();
         assert_eq!(now, if whole { "A" } else { "a" }, "asked {asked} times");
         for (path, is_new) in [("d/e/new", true), ("d", true), ("b", false), ("c", false)] {
@@ -217,7 +218,7 @@ fn an_operation_begins_neither_from_nor_to_what_is_over() {
         stopped(to.copy(&file, 99, WriteOptions::default().in_place()).map(drop));
     }
     stopped(ended.exists("f").map(drop));
-    assert_eq!(std::fs::read_dir(tree.path("op")).unwrap().count(), 2);
+    assert_eq!(fs::read_dir(tree.path("op")).unwrap().count(), 2);
 }
 
 /// An end never makes a complete copy an error, in place or not.
@@ -230,7 +231,7 @@ fn a_copy_that_is_complete_succeeds() {
             let scope = Arc::new(EndsAfter { left: AtomicUsize::new(asked) });
             let copied = host::in_scope(roots(&tree), scope).copy("from", "to", 99, options);
             is_made = copied.is_ok();
-            let now = std::fs::read_to_string(tree.path("op/to")).unwrap();
+            let now = fs::read_to_string(tree.path("op/to")).unwrap();
             assert_eq!(now, if is_made { "new" } else { "old old old" }, "asked {asked} times");
             asked += 1;
         }
@@ -250,7 +251,7 @@ fn what_an_ended_request_did_not_commit_is_removed() {
     turn.stop("now");
     assert_eq!(file.commit().unwrap_err().kind(), ErrorKind::Stopped);
     drop(set);
-    assert_eq!(std::fs::read_dir(tree.path("op")).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(tree.path("op")).unwrap().count(), 0);
 }
 
 /// The end of a scope is never taken for a failure of the operation, whatever error the scope makes.
@@ -287,13 +288,10 @@ fn the_error_of_a_scope_is_its_own() {
     assert!(walk.unreadable().is_empty());
 }
 
-/// Whether a directory was there each time that the scope was asked.
-struct Watches {
-    directory: std::path::PathBuf,
-    seen: Mutex<Vec<bool>>,
-}
+/// Calls a function each time that it is asked.
+struct Calls<F>(F);
 
-impl Scope for Watches {
+impl<F: Fn() + Send + Sync + 'static> Scope for Calls<F> {
     fn number(&self) -> NonZeroU64 {
         NonZeroU64::MIN
     }
@@ -303,7 +301,7 @@ impl Scope for Watches {
     }
 
     fn ensure_usable(&self) -> Result<()> {
-        self.seen.lock().unwrap().push(self.directory.exists());
+        (self.0)();
         Ok(())
     }
 }
@@ -314,14 +312,35 @@ impl Scope for Watches {
 fn a_change_set_asks_while_it_removes_a_tree_that_nobody_sees() {
     let tree = Tree::new("dir op/t");
     for number in 0..100 {
-        std::fs::write(tree.path("op/t").join(number.to_string()), "").unwrap();
+        fs::write(tree.path("op/t").join(number.to_string()), "").unwrap();
     }
-    let scope = Arc::new(Watches { directory: tree.path("op/t"), seen: Mutex::default() });
-    let mut set = host::in_scope(roots(&tree), scope.clone()).change_set();
+    let (directory, seen) = (tree.path("op/t"), Arc::new(Mutex::new(Vec::new())));
+    let looks = seen.clone();
+    let scope = Arc::new(Calls(move || looks.lock().unwrap().push(directory.exists())));
+    let mut set = host::in_scope(roots(&tree), scope).change_set();
     set.remove_dir_all("t").unwrap();
     set.commit().unwrap();
-    let seen = scope.seen.lock().unwrap();
+    let seen = seen.lock().unwrap();
     let (there, gone) = seen.split_at(seen.iter().position(|is_there| !is_there).unwrap());
     assert!(gone.len() >= 100 && gone.iter().all(|is_there| !is_there), "{seen:?}");
     assert!(there.len() < 50, "{seen:?}");
+}
+
+#[test]
+fn a_change_set_removes_no_directory_that_took_the_temporary_name() {
+    let tree = Tree::new("file op/t/f; dir kept");
+    let (directory, kept) = (tree.path("op"), tree.path("kept"));
+    let exchange = move || {
+        let renamed = fs::read_dir(&directory).unwrap().next().unwrap().unwrap();
+        if renamed.file_name() != "t" && !kept.join("t").exists() {
+            fs::rename(renamed.path(), kept.join("t")).unwrap();
+            fs::create_dir(renamed.path()).unwrap();
+            fs::write(renamed.path().join("theirs"), "").unwrap();
+        }
+    };
+    let mut set = host::in_scope(roots(&tree), Arc::new(Calls(exchange))).change_set();
+    set.remove_dir_all("t").unwrap();
+    let partial = set.commit().unwrap_err();
+    assert_eq!(partial.error().code(), "changed");
+    assert!(tree.path("kept/t/f").exists() && tree.path("op/t/theirs").exists());
 }

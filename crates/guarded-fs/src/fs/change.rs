@@ -315,24 +315,33 @@ impl Proof {
             return Err(Code::Changed.into());
         }
         let name = TemporaryName::of_renamed(&permit.slot(), permit.at().directory.clone())?;
-        let aside = TreeAside(name);
+        let aside = TreeAside { name, tree };
         // Another process can have exchanged it immediately before.
-        if aside.0.dir().and_then(|it| it.identity()).is_ok_and(|renamed| renamed == tree) {
-            return Ok(aside);
+        match aside.open() {
+            Ok(_) => Ok(aside),
+            Err(_) => Err(aside.put_back(&permit, Code::Changed.into())),
         }
-        Err(aside.put_back(&permit, Code::Changed.into()))
     }
 }
 
 /// A directory that was renamed to be removed.
-pub(super) struct TreeAside(TemporaryName);
+pub(super) struct TreeAside {
+    name: TemporaryName,
+    tree: Identity,
+}
 
 impl TreeAside {
+    /// Opens the directory. Fails with `changed` if another one has its temporary name.
+    fn open(&self) -> Result<Handle> {
+        let directory = self.name.dir()?;
+        if directory.identity()? == self.tree { Ok(directory) } else { Err(Code::Changed.into()) }
+    }
+
     /// Removes the directory, which was at this place. What cannot be removed is put back.
     pub(super) fn remove(&self, place: &Proof) -> Result<()> {
-        let removed = self.0.dir().and_then(|tree| {
+        let removed = self.open().and_then(|tree| {
             place.remove_content((tree, ContentPermit::of(place)))?;
-            Ok(self.0.remove_dir()?)
+            Ok(self.name.remove_dir()?)
         });
         removed.map_err(|error| match place.permit(ChangeKind::RemoveTree) {
             Ok(permit) => self.put_back(&permit, error),
@@ -342,14 +351,14 @@ impl TreeAside {
 
     /// Returns the error, and where the directory is now.
     fn put_back(&self, permit: &ChangePermit<'_>, error: Error) -> Error {
-        match self.0.rename(&permit.slot(), false) {
+        match self.name.rename(&permit.slot(), false) {
             Ok(()) => error.with_outcome("what was not removed is still there".to_owned()),
             Err(_) => self.left(error),
         }
     }
 
     fn left(&self, error: Error) -> Error {
-        let name = quoted(self.0.name());
+        let name = quoted(self.name.name());
         error.into_custom().with_outcome(format!("what was not removed is in {name}, beside it"))
     }
 }
