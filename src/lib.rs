@@ -57,9 +57,9 @@
 //! All of this is in the crate [`guarded_fs`](https://docs.rs/guarded-fs), which is synchronous and
 //! knows nothing about clients. A program without MCP depends on it alone. Its examples also work
 //! with `mcp-roots-guard`, which re-exports its names, except those of `guarded_fs::host`. On top of
-//! it, a [`Guard`] creates a [`Session`] for each client. [`Session::roots`] returns the roots in force for a request, from
-//! the cache or by asking the client through a [`RootsSource`]. A [`Revision`] converts an
-//! [`Error`] to a tool result or a JSON-RPC error.
+//! it, a [`Guard`] creates a [`Session`] for each client. [`Session::roots`] returns the roots in
+//! force for a request, from the cache or by asking the client through a [`RootsSource`]. A
+//! [`Revision`] converts an [`Error`] to a tool result or a JSON-RPC error.
 //!
 //! With the official SDK (feature `rmcp`), a server wraps its transport once and calls the guard in
 //! each tool, whatever the protocol revision. With another SDK, an [`Observer`] begins the session

@@ -221,7 +221,7 @@ impl Guard {
     ///   client's `initialize`.
     pub fn session_of(&self, extensions: &Extensions) -> Result<Session> {
         let connection = Arrival::connection(extensions).ok_or_else(|| no_session(NOT_WRAPPED))?;
-        let session = connection.session.as_ref().map_err(guarded_fs::Error::clone)?.clone();
+        let session = connection.session.clone()?;
         if !std::ptr::eq(session.client().guard.choices(), self.choices()) {
             return Err(no_session(
                 "the transport is wrapped by another guard: use the same guard or its clones",

@@ -1,7 +1,7 @@
 //! Answers calls whose filesystem does not answer.
 //!
 //! A mounted filesystem can hang, and with it the work that waits for it. The work keeps its slot,
-//! but its call ends once no step of it has ended for a time. A call that waits for a slot ends once
+//! but its call ends once it has made no step for a time. A call that waits for a slot ends once
 //! this is true of all calls of its client.
 
 use std::future::Future;
@@ -18,8 +18,8 @@ use crate::session::runtime::{Instant, lock, timeout_at};
 
 impl GuardBuilder {
     /// Answers a call with [`STALLED`](crate::kinds::STALLED) if its work has made no step for this
-    /// long, and at most an eighth longer, because a mounted filesystem that hangs would otherwise keep it waiting for ever. By
-    /// default, calls wait.
+    /// long, or at most an eighth longer, because a mounted filesystem that hangs would otherwise
+    /// keep it waiting for ever. By default, calls wait.
     ///
     /// A step is each time that the roots are asked whether they are over, as the table at
     /// [`Scope`](guarded_fs::host::Scope) lists them: when an operation begins, before each entry of
@@ -30,7 +30,8 @@ impl GuardBuilder {
     /// client's list is [`fetch_limit`](Self::fetch_limit) instead.
     ///
     /// The work itself continues, keeps its slot, and can still take effect. This holds for the
-    /// work of [`Guard::tool`](crate::Guard::tool) and [`RequestRoots::run`](crate::rmcp::RequestRoots::run).
+    /// work of [`Guard::tool`](crate::Guard::tool) and
+    /// [`RequestRoots::run`](crate::rmcp::RequestRoots::run).
     pub fn stalled_after(mut self, time: Duration) -> Self {
         self.stalled_after = Some(time.min(LONGEST_TIME));
         self
@@ -70,9 +71,9 @@ impl RequestRoots {
 
 fn stalled(time: Duration) -> Error {
     let text = "the filesystem does not answer: no file operation of this call, or of those that \
-                it waits for, has ended for a time; an operation that has begun can still take \
+                it waits for, has ended for too long; an operation that has begun can still take \
                 effect";
-    Error::new(kinds::STALLED, "stalled", text).with_outcome(format!("the time is {time:?}"))
+    Error::new(kinds::STALLED, "stalled", text).with_outcome(format!("the limit is {time:?}"))
 }
 
 /// How often a call looks for progress in the time that it waits.

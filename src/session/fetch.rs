@@ -195,7 +195,6 @@ impl Client {
         let caller = Arc::downgrade(&waiting);
         let resolve = move || guard.roots_of(&list, &|| caller.strong_count() == 0);
         let done = timeout_at(deadline, self.guard.slots().resolve(&self.share, resolve)).await?;
-        drop(waiting);
         let panicked = |_| Err(roots_failed("resolving the list panicked"));
         let resolved = done.ok_or_else(roots_timed_out)??.unwrap_or_else(panicked);
         resolved.map_err(|error| match error.kind() {

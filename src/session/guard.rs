@@ -286,8 +286,8 @@ impl Guard {
         is_over: &dyn Fn() -> bool,
     ) -> Result<ResolvedRoots> {
         let choices = self.choices();
-        // Narrowing receives no names.
-        list.is_bounded()?;
+        // Also the names, which `host::narrow` does not receive.
+        list.ensure_bounded()?;
         // Takes the turn to resolve the configured paths, so that narrowing does not.
         let allowed = self.allowed();
         if list.roots.is_empty() && choices.client_roots == ClientRoots::NarrowIfListed {

@@ -311,8 +311,8 @@ impl Session {
     /// [always](crate::DirectoryOptions::always) in force. Its [`failure`](Roots::failure) is then
     ///
     /// - [`ROOTS_STALE`](crate::kinds::ROOTS_STALE) if the list must be requested again, which is
-    ///   [usual](crate::GuardBuilder::time_to_live_without_notifications) for a client that does not announce
-    ///   changes;
+    ///   [usual](crate::GuardBuilder::time_to_live_without_notifications) for a client that does
+    ///   not announce changes;
     /// - [`ROOTS_UNSUPPORTED`](crate::kinds::ROOTS_UNSUPPORTED) if the client declared no roots and
     ///   gets [nothing](crate::ClientRoots::Require).
     ///

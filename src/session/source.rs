@@ -80,7 +80,7 @@ pub(crate) async fn fetch_list(source: &mut impl RootsSource) -> Result<(ListRoo
     for pages in 1..=ROOT_LIST_PAGES {
         let page = source.ask(cursor.take()).await.into_list()?;
         list.roots.extend(page.roots);
-        list.is_bounded()?;
+        list.ensure_bounded()?;
         let Some(next) = page.next_cursor else {
             list.roots.shrink_to_fit();
             return Ok((list, pages));

@@ -23,7 +23,7 @@ pub(crate) struct CacheEntry {
     pub(crate) expires: Instant,
     pub(crate) list: Arc<ListRootsResult>,
     pub(crate) resolved: ResolvedRoots,
-    /// The guard's number when the list was requested, and the time at which it began to be
+    /// The guard's invalidations when the list was requested, and the time at which it began to be
     /// resolved.
     pub(crate) as_of: Current,
 }

@@ -75,7 +75,7 @@ impl ListRootsResult {
     }
 
     /// Fails if the list exceeds [`ROOT_LIST_ENTRIES`] or [`ROOT_LIST_BYTES`].
-    pub(crate) fn is_bounded(&self) -> Result<()> {
+    pub(crate) fn ensure_bounded(&self) -> Result<()> {
         if self.roots.len() > ROOT_LIST_ENTRIES {
             let (text, detail) = (TOO_MANY_ENTRIES, format!("{} entries", self.roots.len()));
             return Err(Error::new(ErrorKind::TooManyRoots, "too_many_roots", text)

@@ -139,7 +139,7 @@ async fn a_call_whose_work_makes_no_step_is_answered() {
     for _ in [2, 3] {
         let text = tool_text(&raw.receive().await).unwrap_err();
         assert!(text.starts_with("the filesystem does not answer: "), "{text}");
-        assert!(text.ends_with("; the time is 400ms"), "{text}");
+        assert!(text.ends_with("; the limit is 400ms"), "{text}");
     }
     // The work continues, so its slot is taken until it ends.
     go.send(()).unwrap();

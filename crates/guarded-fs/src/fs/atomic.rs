@@ -144,7 +144,7 @@ impl AtomicFile {
         } else {
             place.permit(ChangeKind::Replace)
         };
-        let permit = permit.map_err(|error| not_missing(place, options.precondition, error))?;
+        let permit = permit.map_err(|error| as_name_taken(place, options.precondition, error))?;
         let old = permit.file_to_replace(options.precondition, source)?;
         let mode = if old.is_some() { PRIVATE_FILE } else { mode };
         let temporary = TemporaryFile::new(&permit.at().directory, mode)?;
@@ -320,7 +320,7 @@ impl Proof {
     pub(super) fn verify_write(&self, options: WriteOptions) -> Result<Beneath> {
         let WriteOptions { precondition, create_parents, .. } = options;
         let kind = ChangeKind::Replace;
-        let refused = |error| not_missing(self, precondition, error);
+        let refused = |error| as_name_taken(self, precondition, error);
         let permit = if create_parents {
             let named = self.ensure_may_change(kind).and_then(|()| self.ensure_may_be_put(kind));
             named.map_err(refused)?;
@@ -340,8 +340,8 @@ impl Proof {
     }
 }
 
-/// Where nothing may have the name, a directory that has it is what is wrong (open(2), `O_EXCL`).
-fn not_missing(place: &Proof, precondition: Precondition, error: Error) -> Error {
+/// For a name that nothing may have, a directory that has it is `already_exists` (open(2), `O_EXCL`).
+fn as_name_taken(place: &Proof, precondition: Precondition, error: Error) -> Error {
     match error.reason() {
         Code::RootItself | Code::IsADirectory
             if precondition == Precondition::Missing

@@ -8,8 +8,8 @@
 //! | commit, make | makes one change after the other, each after checking it once more |
 //! | commit, finish | removes the directories that were renamed aside |
 //!
-//! The file system is changed by the commit alone, and nothing but temporary files and parents before
-//! its third step. If one of the first two fails, these are removed.
+//! Only the commit changes the filesystem, and until its third step it creates nothing but temporary
+//! files and parents. If preparing or verifying fails, these are removed.
 //!
 //! Two changes of one set never affect the same name, or a name and a directory that contains it, as
 //! far as their names tell, so their order does not matter for the result.
@@ -127,8 +127,10 @@ impl ChangeSet {
     /// # Errors
     ///
     /// Those of [`CheckedPath::atomic_file`](crate::CheckedPath::atomic_file) and of every
-    /// [change](ChangeSet). Whether the device has room, and whether the new file can have the
-    /// permissions of the old one, is known by the commit.
+    /// [change](ChangeSet). Only the commit finds out whether the device has room and whether the
+    /// new file can have the permissions of the old one. It fails with
+    /// [`Changed`](crate::ErrorKind::Changed) (`changed`) if another process created or removed the
+    /// file since the write was added.
     pub fn write(
         &mut self,
         request: impl IntoLocation,
@@ -146,7 +148,7 @@ impl ChangeSet {
         source: Option<Permissions>,
     ) -> Result<()> {
         if content.len() > CHANGE_SET_BYTES - self.bytes {
-            let text = "the files of one set are larger than {} bytes together";
+            let text = "the content of one set is larger than {} bytes";
             let error = Error::over(Code::TooLarge, text, CHANGE_SET_BYTES);
             return Err(self.roots.log_refused(error));
         }

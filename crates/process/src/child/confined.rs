@@ -30,8 +30,8 @@ impl ChildCommand {
     /// ("error while loading shared libraries"), it needs a path that is neither in the roots nor in
     /// [`Confinement::programs`]: the interpreter that the first line of a script names, a library,
     /// or a further program. This concerns all that is installed in the home directory, such as
-    /// pyenv's `python3` in `~/.pyenv`, nvm's `node` in `~/.nvm`, Rust in `~/.cargo/bin`
-    /// and `~/.rustup`, and the interpreter of a virtual environment, which is a symlink to another one.
+    /// pyenv's `python3` in `~/.pyenv`, nvm's `node` in `~/.nvm`, Rust in `~/.cargo/bin` and
+    /// `~/.rustup`, and the interpreter of a virtual environment, which is a symlink to another one.
     /// A program that creates temporary files may do so only in the roots: give it a directory of
     /// its own, as a writable extra and as `TMPDIR`. Add the directory of the installation:
     ///
